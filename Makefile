@@ -135,9 +135,9 @@ test-lint: ## formatting and lints, with and without the host glue
 
 test-rust: ## Rust tests, the simulator, and 10,000 random programs
 	$(CARGO) test -j $(JOBS)
-	MPIX_TEST_QUEUES=1 $(CARGO) test -j $(JOBS) --test verbs
-	MPIX_TEST_NO_FENCES=1 $(CARGO) test -j $(JOBS) --test verbs
-	$(CARGO) test -j $(JOBS) --features sim --lib --bins --test sim --test swarm
+	MPIX_TEST_QUEUES=1 $(CARGO) test -j $(JOBS) --test rdma --test ports
+	MPIX_TEST_NO_FENCES=1 $(CARGO) test -j $(JOBS) --test rdma --test ports
+	$(CARGO) test -j $(JOBS) --features sim --lib --bins --test ports --test sim --test swarm
 
 # The test ignores variables that are empty.
 swarm: ## random programs on the simulated network: SEEDS=n, or SEED=n with a trace

@@ -1,7 +1,7 @@
 //! The binary interface of libibverbs, as far as it is used, and the library, loaded at run time.
 //!
 //! Nothing links against libibverbs, so one build runs on machines with and without it. The part
-//! used has been stable since symbol version 1.1. `tests/verbs/abi_layout.rs` compares the layouts
+//! used has been stable since symbol version 1.1. `tests/rdma/abi_layout.rs` compares the layouts
 //! with `<infiniband/verbs.h>` where that is installed.
 
 #![allow(

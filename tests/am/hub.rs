@@ -32,8 +32,10 @@ pub struct Hub {
     pub busy: u8,
     packets: HashMap<Pair, VecDeque<Vec<u8>>>,
     transfers: HashMap<(Pair, TransferTag), (VecDeque<End>, VecDeque<End>)>,
-    moved: HashMap<Process, VecDeque<Event>>,
-    sent_events: HashMap<Process, VecDeque<Event>>,
+    /// Matched transfers by receiver, with the sender.
+    moving: HashMap<Process, VecDeque<(Process, End, End)>>,
+    /// Sends and transfers whose end a process has not heard of.
+    ended: HashMap<Process, VecDeque<Event>>,
     pub ranks: u32,
     /// Number of packets of windows sent, without their agreements.
     pub sent: u64,
@@ -56,8 +58,8 @@ impl Hub {
             busy: 1,
             packets: HashMap::new(),
             transfers: HashMap::new(),
-            moved: HashMap::new(),
-            sent_events: HashMap::new(),
+            moving: HashMap::new(),
+            ended: HashMap::new(),
             ranks,
             sent: 0,
             tamper: None,
@@ -91,35 +93,41 @@ impl Hub {
     pub fn is_empty(&self) -> bool {
         self.packets.values().all(VecDeque::is_empty)
             && self.transfers.values().all(|ends| ends.0.is_empty() && ends.1.is_empty())
+            && self.moving.values().all(VecDeque::is_empty)
     }
 
     fn is_delayed(&mut self) -> bool {
         self.rng.u8(0..8) < self.delay
     }
 
-    /// Matches sends with receives in order, and copies.
+    /// Matches sends with receives in order.
     fn match_transfers(&mut self, pair: Pair, tag: TransferTag) {
         let ends = self.transfers.entry((pair, tag)).or_default();
         while !ends.0.is_empty() && !ends.1.is_empty() {
             let (sent, wanted) = (ends.0.pop_front().unwrap(), ends.1.pop_front().unwrap());
-            if sent.len > 0 && sent.len <= wanted.len {
-                // SAFETY: both ends stay valid until their owners have heard of the end, and the
-                // receiver has room for `sent.len` bytes.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(
-                        sent.memory as *const u8,
-                        wanted.memory as *mut u8,
-                        sent.len,
-                    )
-                };
-            }
-            let bytes = if sent.len <= wanted.len { sent.len } else { usize::MAX };
-            for (process, (port, id), bytes) in
-                [(pair.0, sent.owner, sent.len), (pair.1, wanted.owner, bytes)]
-            {
-                self.moved.entry(process).or_default().push_back(Event::Moved(port, id, bytes));
-            }
+            self.moving.entry(pair.1).or_default().push_back((pair.0, sent, wanted));
         }
+    }
+
+    /// Moves the data of the next matched transfer to process `to`, as late as that hears of it.
+    fn move_data(&mut self, to: Process) -> Option<Event> {
+        let (from, sent, wanted) = self.moving.get_mut(&to)?.pop_front()?;
+        let fits = sent.len <= wanted.len;
+        if sent.len > 0 && fits {
+            // SAFETY: both ends stay valid until their owners have heard of the end, and the
+            // receiver has room for `sent.len` bytes.
+            unsafe {
+                std::ptr::copy_nonoverlapping(
+                    sent.memory as *const u8,
+                    wanted.memory as *mut u8,
+                    sent.len,
+                )
+            };
+        }
+        let (port, id) = sent.owner;
+        self.ended.entry(from).or_default().push_back(Event::Moved(port, id, sent.len));
+        let (port, id) = wanted.owner;
+        Some(Event::Moved(port, id, if fits { sent.len } else { usize::MAX }))
     }
 }
 
@@ -186,7 +194,7 @@ impl Carrier for HubCarrier {
             tamper(self.me, &mut bytes);
         }
         hub.deliver(self.me, to, bytes);
-        hub.sent_events.entry(self.me).or_default().push_back(Event::Sent(port));
+        hub.ended.entry(self.me).or_default().push_back(Event::Sent(port));
     }
 
     fn is_busy(&self) -> bool {
@@ -240,7 +248,7 @@ impl Carrier for HubCarrier {
                 });
             }
         }
-        hub.moved.entry(me).or_default().extend(cancelled);
+        hub.ended.entry(me).or_default().extend(cancelled);
     }
 
     fn poll(&mut self) {}
@@ -249,17 +257,16 @@ impl Carrier for HubCarrier {
         let hub = self.hub();
         let mut held = hub.lock().unwrap();
         let hub = &mut *held;
-        let sent = hub.sent_events.get_mut(&self.me).and_then(VecDeque::pop_front);
-        if sent.is_some() {
-            return sent;
-        }
         if hub.is_delayed() {
             return None;
         }
-        if let Some(moved) = hub.moved.get_mut(&self.me)
-            && (!moved.is_empty() && hub.rng.bool())
+        if let Some(ended) = hub.ended.get_mut(&self.me).and_then(VecDeque::pop_front) {
+            return Some(ended);
+        }
+        if hub.rng.bool()
+            && let Some(moved) = hub.move_data(self.me)
         {
-            return moved.pop_front();
+            return Some(moved);
         }
         if !self.has_started {
             return None;
@@ -272,7 +279,7 @@ impl Carrier for HubCarrier {
             .collect();
         from.sort_unstable();
         let Some(&from) = from.get(hub.rng.usize(0..from.len().max(1))) else {
-            return hub.moved.get_mut(&self.me)?.pop_front();
+            return hub.move_data(self.me);
         };
         let bytes = hub.packets.get_mut(&(from, self.me))?.pop_front()?;
         Some(Event::Arrived(from, Packet { bytes }))

@@ -1,4 +1,4 @@
-//! The RDMA transport: the tests of `host_mpi` once more, and its own, over an in-memory or a real
+//! The RDMA transport: the tests of `am` once more, and its own, over an in-memory or a real
 //! device.
 //! `MPIX_TEST_DEVICE` names a device of libibverbs (`any`: the best). The in-memory device injects
 //! faults: it delays requests, and makes writes visible as late as it may.
@@ -24,19 +24,17 @@ mod registration_cache;
 mod request_counts;
 mod strided;
 
-#[path = "../host_mpi/counters.rs"]
+#[path = "../am/counters.rs"]
 mod counters;
-#[path = "../host_mpi/data.rs"]
+#[path = "../am/data.rs"]
 mod data;
-#[path = "../host_mpi/epochs.rs"]
+#[path = "../am/epochs.rs"]
 mod epochs;
-#[path = "../host_mpi/hub.rs"]
+#[path = "../am/hub.rs"]
 mod hub;
-#[path = "../host_mpi/tagged.rs"]
+#[path = "../am/tagged.rs"]
 mod tagged;
-#[path = "../host_mpi/unattached.rs"]
+#[path = "../am/unattached.rs"]
 mod unattached;
-#[path = "../host_mpi/words.rs"]
-mod words;
-#[path = "../host_mpi/world.rs"]
+#[path = "../am/world.rs"]
 mod world;

@@ -18,5 +18,4 @@ mod fuzz;
 mod hub;
 mod tagged;
 mod unattached;
-mod words;
 mod world;

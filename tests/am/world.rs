@@ -179,6 +179,36 @@ pub enum Near {
     Messages,
 }
 
+/// The windows of the processes of one node over their memories, in a segment that they share.
+pub fn node(memories: Vec<&mut Vec<u8>>, near: Near) -> Vec<ShmWindow> {
+    let size = memories.len() as u32;
+    let (barrier, buffer) = (Arc::new(Barrier::new(memories.len())), Arc::default());
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..)
+            .zip(memories)
+            .map(|(rank, memory)| {
+                let mut boot = Together {
+                    rank,
+                    barrier: Arc::clone(&barrier),
+                    buffer: Arc::clone(&buffer),
+                    size,
+                };
+                let (base, len) = (Addr(memory.as_mut_ptr() as usize), memory.len() as u64);
+                scope.spawn(move || {
+                    let memory = match near {
+                        Near::Allocated => Memory::Allocate { size: len, align: 8 },
+                        _ => Memory::Create { base, size: len },
+                    };
+                    let cma = near == Near::Created { cma: true };
+                    ShmWindow::new(&mut boot, memory, 1, shm::Settings { cma, foreign_reduce })
+                        .unwrap()
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
 /// A window over `memories`, one per process. `nodes` lists the ranks of each node, rising.
 pub fn mixed(
     nodes: &[Vec<Rank>],
@@ -192,33 +222,8 @@ pub fn mixed(
     let opened = open(&hub);
     let mut windows: Vec<Option<Far>> = (0..ranks).map(|_| None).collect();
     for mates in nodes {
-        let size = mates.len() as u32;
-        let (barrier, buffer) = (Arc::new(Barrier::new(mates.len())), Arc::default());
-        let ports: Vec<ShmWindow> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..)
-                .zip(mates)
-                .map(|(rank, mate)| {
-                    let mut boot = Together {
-                        rank,
-                        barrier: Arc::clone(&barrier),
-                        buffer: Arc::clone(&buffer),
-                        size,
-                    };
-                    let memory = &mut memories[*mate as usize];
-                    let (base, len) = (Addr(memory.as_mut_ptr() as usize), memory.len() as u64);
-                    scope.spawn(move || {
-                        let memory = match near {
-                            Near::Allocated => Memory::Allocate { size: len, align: 8 },
-                            _ => Memory::Create { base, size: len },
-                        };
-                        let cma = near == Near::Created { cma: true };
-                        ShmWindow::new(&mut boot, memory, 1, shm::Settings { cma, foreign_reduce })
-                            .unwrap()
-                    })
-                })
-                .collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-        });
+        let here = memories.iter_mut().enumerate().filter(|(me, _)| mates.contains(&(*me as Rank)));
+        let ports = node(here.map(|(_, memory)| memory).collect(), near);
         for ((place, me), port) in (0..).zip(mates).zip(ports) {
             let members = Members::new(*me, ranks, mates.clone(), near != Near::Messages);
             windows[*me as usize] = Some(Far::new(&hub, &opened, members, (port, place), &extents));
@@ -441,10 +446,6 @@ impl InFlight {
     #[allow(dead_code, reason = "not all tests use it")]
     pub fn is_empty(&self) -> bool {
         self.seen.is_empty()
-    }
-
-    pub fn is_local(&self, ticket: usize) -> bool {
-        self.seen[ticket].0
     }
 }
 

@@ -1,7 +1,7 @@
 //! Malformed messages. They are refused with the peer's rank, and memory outside the window stays
 //! unchanged.
 //!
-//! To replay one seed: `MPIX_FUZZ_SEED=<seed> cargo test --test host_mpi fuzz -- --nocapture`; to
+//! To replay one seed: `MPIX_FUZZ_SEED=<seed> cargo test --test am fuzz -- --nocapture`; to
 //! run more: `MPIX_FUZZ_SEEDS=<number>`.
 
 use mpix_rma::engine::*;
@@ -295,7 +295,7 @@ fn fuzz() {
         assert!(
             result.is_ok(),
             "seed {seed}; replay: MPIX_FUZZ_SEED={seed} \
-             cargo test --test host_mpi fuzz -- --nocapture"
+             cargo test --test am fuzz -- --nocapture"
         );
     }
 }

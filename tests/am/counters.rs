@@ -2,7 +2,6 @@
 
 use mpix_rma::engine::{self, *};
 use mpix_rma::transport::am::CREDITS;
-use mpix_rma::transport::datatype::element::{native, reduction};
 use mpix_rma::transport::shm::CounterStep;
 
 use crate::world::*;
@@ -24,69 +23,6 @@ fn finish(w: &mut [Far], me: usize, flight: &mut InFlight) {
         flight.collect(&mut w[me]);
     }
     panic!("it does not end");
-}
-
-/// When a counter is raised, the data of the operation before are there: every kind and size.
-#[test]
-fn a_count_comes_behind_its_data() {
-    const SIZE: usize = 1 << 20;
-    for seed in 0..160 {
-        let mut memories = vec![vec![1u8; SIZE]; 2];
-        let (hub, mut w) = windows(&mut memories, seed);
-        assert!(count(&mut w, &[3, 3], None));
-        hub.lock().unwrap().delay = seed as u8 % 8;
-        let len = [8usize, 700, 3000, 15_000, 40_000, 700_000][seed as usize % 6];
-        let (origin, mut result) = (vec![6u8; len], vec![0u8; len]);
-        let kind = [OpKind::Put, OpKind::Accumulate, OpKind::Get, OpKind::GetAccumulate]
-            [seed as usize / 6 % 4];
-        let data = Op {
-            origin: Addr(origin.as_ptr() as usize),
-            result: Addr(result.as_mut_ptr() as usize),
-            element: native::U8,
-            reduction: reduction::SUM,
-            ..op(kind, 1, 100, len)
-        };
-        let mut flight = InFlight::default();
-        // A notification of the operation or behind it, then one more: all in order.
-        let told = Notification::counter(2);
-        if seed / 24 % 2 == 0 {
-            post(&mut w, 0, &mut flight, &Op { notification: Some(told), ..data });
-        } else {
-            post(&mut w, 0, &mut flight, &data);
-            post(&mut w, 0, &mut flight, &Op::notify(1, told));
-        }
-        post(&mut w, 0, &mut flight, &Op::notify(1, Notification::counter(0)));
-        let mut turns = 0;
-        while w[1].counter(2) == 0 {
-            assert_eq!(w[1].counter(0), 0, "seed {seed}: the second has overtaken the first");
-            turns += 1;
-            assert!(turns < 100_000, "seed {seed}: no notification");
-            w[0].poll();
-            w[1].poll();
-        }
-        let there =
-            unsafe { std::slice::from_raw_parts_mut((w[1].base().0 + 100) as *mut u8, len) };
-        let expected = match kind {
-            OpKind::Put => 6,
-            OpKind::Get => 1,
-            _ => 7,
-        };
-        assert!(
-            there.iter().all(|byte| *byte == expected),
-            "seed {seed}: {kind:?} of {len} bytes comes after its notification"
-        );
-        // After a get, the memory has been read and may be written.
-        there.fill(99);
-        finish(&mut w, 0, &mut flight);
-        if matches!(kind, OpKind::Get | OpKind::GetAccumulate) {
-            assert!(
-                result.iter().all(|byte| *byte == 1),
-                "seed {seed}: {kind:?} reads after its notification"
-            );
-        }
-        assert_eq!([0, 1, 2].map(|index| w[1].counter(index)), [1, 0, 1]);
-        end(&hub, w);
-    }
 }
 
 /// Data and notification share a packet if they fit, and are sent without a poll.

@@ -1,5 +1,5 @@
 //! Malformed handshakes, and peers that do not answer.
-//! To replay one seed: `MPIX_FUZZ_SEED=<seed> cargo test --test verbs handshake -- --nocapture`. To
+//! To replay one seed: `MPIX_FUZZ_SEED=<seed> cargo test --test rdma handshake -- --nocapture`. To
 //! run more: `MPIX_FUZZ_SEEDS=<number>`.
 
 use mpix_rma::engine::*;

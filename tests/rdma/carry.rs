@@ -76,6 +76,8 @@ fn beside(hub: &Arc<Mutex<Hub>>) -> Beside {
 }
 
 thread_local! {
+    /// Whether windows created next use RDMA at all.
+    pub static RDMA: Cell<bool> = const { Cell::new(true) };
     /// What device atomics are used for in windows created next.
     pub static NIC_ATOMICS: Cell<NicAtomics> = const { Cell::new(NicAtomics::LockWords) };
     /// Completion queue entries of in-memory devices created next.
@@ -96,6 +98,9 @@ pub fn endpoint(
     near: &ShmWindow,
     place: Rank,
 ) -> Option<(Endpoint, Poll)> {
+    if !RDMA.get() {
+        return None;
+    }
     let context = Arc::clone(&contexts(hub)[me as usize]);
     let ranks = hub.lock().unwrap().ranks;
     let (bytes, _) = near.extent_of(place);
