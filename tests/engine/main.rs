@@ -1,4 +1,4 @@
-//! The engine over an in-memory transport in virtual time, with at least one named test per
+//! The engine on the simulated network in virtual time, with at least one named test per
 //! requirement.
 //!
 //! [`world::World`] also checks every operation, signal, lock and completion against the
