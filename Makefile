@@ -147,10 +147,9 @@ mutants: ## break the engine in one place at a time; a checker of swarm must not
 	CARGO=$(CARGO) JOBS=$(JOBS) tests/swarm/mutants $(if $(ONLY),--only '$(ONLY)')
 
 test-loom: ## lock-free parts under loom, with bounded preemptions
-	@set -e; for t in tests/loom*.rs; do n=$$(basename $$t .rs); echo "loom: $$n"; \
-	  RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
 	  LOOM_MAX_PREEMPTIONS=$${LOOM_MAX_PREEMPTIONS:-2} \
-	  $(CARGO) test -j $(JOBS) --release --test $$n; done
+	  $(CARGO) test -j $(JOBS) --release --test loom
 
 SMALL = --quick --results target/results-small
 test-small: prefixes simulator test-schedule ## all benchmarks, in a small size
