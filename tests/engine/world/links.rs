@@ -369,7 +369,7 @@ impl LockMemory for RankPort<'_> {
         }
         let (me, net) = (self.me, &mut *self.net);
         assert!(home < net.sim.ranks(), "lock word at rank {home}, which does not exist");
-        let mut port = net.sim.port(0, me);
+        let mut times = None;
         if net.slow_locks {
             if net.refuses(|_| None) {
                 return Answer::NoResource;
@@ -380,8 +380,10 @@ impl LockMemory for RankPort<'_> {
             );
             let lands = net.sim.now() + net.lock_latency();
             let done = lands + net.lock_latency();
-            port = net.sim.port(0, me).timed(Times { left: lands, lands, done });
+            times = Some(Times { left: lands, lands, done });
         }
+        let port = net.sim.port(0, me);
+        let mut port = if let Some(times) = times { port.timed(times) } else { port };
         let answer = port.atomic(home, word, access, ticket);
         net.look();
         answer
