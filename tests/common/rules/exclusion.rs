@@ -24,8 +24,9 @@ impl Model {
         let locks = state.locks.iter().map(|(target, epoch)| (*epoch, *target..*target + 1));
         let lock_all = state.lock_all.map(|epoch| (epoch, 0..self.ranks.len() as Rank));
         for (epoch, targets) in locks.chain(lock_all) {
-            let holds = match self.epochs[epoch].kind {
-                Kind::Lock { target, .. } => engine.holds_lock(target),
+            let kind = &self.epochs[epoch].kind;
+            let holds = match kind {
+                Kind::Lock { target, .. } => engine.holds_lock(*target),
                 _ => engine.holds_lock_all(),
             };
             if holds {
@@ -33,11 +34,11 @@ impl Model {
             } else if !self.epochs[epoch].nocheck() {
                 assert!(
                     !self.has_posted(epoch),
-                    "[exclusion] rank {rank} operates on {targets:?} and does not hold its lock"
+                    "[exclusion] rank {rank} operates under {kind:?} and does not hold it"
                 );
                 assert!(
                     !flushed.contains(&epoch),
-                    "[completion] a flush of rank {rank} is complete before the lock of {targets:?} is held [FL-1]"
+                    "[completion] a flush of rank {rank} is complete before {kind:?} is held [FL-1]"
                 );
             }
         }
