@@ -129,30 +129,27 @@ test: deps ## all tests; the last line counts the C programs
 test-lint: ## formatting and lints, with and without the host glue
 	$(CARGO) fmt --check
 	$(CARGO) clippy -j $(JOBS) --all-targets -- -D warnings
-	$(CARGO) clippy -j $(JOBS) --features sim --all-targets -- -D warnings
 	$(foreach h,$(HOSTS),MPICC=mpicc.$h CARGO_TARGET_DIR=target/clippy-$h \
 	  $(CARGO) clippy -j $(JOBS) --features host -- -D warnings &&) true
 
-test-rust: ## Rust tests, the simulator, and 10,000 random programs
+test-rust: ## Rust tests, with the simulator and 10,000 random programs
 	$(CARGO) test -j $(JOBS)
 	MPIX_TEST_QUEUES=1 $(CARGO) test -j $(JOBS) --test rdma --test ports
 	MPIX_TEST_NO_FENCES=1 $(CARGO) test -j $(JOBS) --test rdma --test ports
-	$(CARGO) test -j $(JOBS) --features sim --lib --bins --test ports --test sim --test swarm
 
 # The test ignores variables that are empty.
 swarm: ## random programs on the simulated network: SEEDS=n, or SEED=n with a trace
 	MPIX_SWARM_SEEDS=$(SEEDS) MPIX_SWARM_FIRST=$(FIRST) \
 	  MPIX_SWARM_SEED=$(SEED) MPIX_SWARM_SKIP=$(SKIP) \
-	  $(CARGO) test -j $(JOBS) --features sim --test swarm legal -- --nocapture
+	  $(CARGO) test -j $(JOBS) --test swarm legal -- --nocapture
 
 mutants: ## break the engine in one place at a time; a checker of swarm must notice
 	CARGO=$(CARGO) JOBS=$(JOBS) tests/swarm/mutants $(if $(ONLY),--only '$(ONLY)')
 
 test-loom: ## lock-free parts under loom, with bounded preemptions
-	@set -e; for t in tests/loom*.rs; do n=$$(basename $$t .rs); echo "loom: $$n"; \
-	  RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
 	  LOOM_MAX_PREEMPTIONS=$${LOOM_MAX_PREEMPTIONS:-2} \
-	  $(CARGO) test -j $(JOBS) --release --test $$n; done
+	  $(CARGO) test -j $(JOBS) --release --test loom
 
 SMALL = --quick --results target/results-small
 test-small: prefixes simulator test-schedule ## all benchmarks, in a small size

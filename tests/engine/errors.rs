@@ -48,6 +48,7 @@ fn refuse_any(w: &mut World, call: Call, errors: &[SyncError]) {
     w.drive();
     let before = snapshot(w, 0);
     let op = w.put_op(
+        0,
         if let Call::Put(target) | Call::RequestPut(target) = call { target } else { 0 },
         0,
         &[1],

@@ -124,7 +124,7 @@ fn fe1_after_nosucceed_there_is_no_epoch() {
     let mut w = World::new(2);
     (0..2).for_each(|me| _ = w.rank(me).fence_with(NOSUCCEED));
     w.drive();
-    let op = w.put_op(1, 0, &[1]);
+    let op = w.put_op(0, 1, 0, &[1]);
     assert_eq!(w.raw(0, |win, p| win.issue(p, &op)), Err(SyncError::NoAccessEpoch));
     w.finish();
 }

@@ -81,7 +81,7 @@ fn ep1_a_deferred_lock_is_not_held() {
     w.rank(0).exclusive(2);
     let flush = w.rank(0).flush(2);
     w.drive();
-    assert!(!w.holds(0, 2) && !w.done(flush) && w.net.calls[0].rmw() == 0);
+    assert!(!w.holds(0, 2) && !w.done(flush) && w.net.calls[0].rmw == 0);
     w.rank(1).start(&[0]);
     w.rank(1).complete();
     w.drive();
@@ -125,10 +125,10 @@ fn ep2_a_closed_epoch_may_be_incomplete() {
     let unlock = w.rank(0).unlock(1);
     w.drive();
     assert!(!w.done(unlock) && w.posted(op).is_none());
-    assert_eq!(w.net.buf(buf), [0xee; 4], "the buffer is not touched yet");
+    assert_eq!(w.buf(buf), [0xee; 4], "the buffer is not touched yet");
     w.rank(1).unlock(1);
     w.finish();
-    assert_eq!(w.net.buf(buf), [0; 4]);
+    assert_eq!(w.buf(buf), [0; 4]);
 }
 
 // ---- EP-3 (rule 3) ----
@@ -397,12 +397,12 @@ fn ep7_locks_of_different_targets_are_independent() {
 fn ep8_a_recorded_operation_reads_its_buffer_when_it_is_posted() {
     for mode in [Mode::Immediate, Mode::LocalThenRemote, Mode::Pending] {
         let mut w = World::with_mode(2, mode);
-        let op = w.put_op(1, 0, &[1, 1]);
+        let op = w.put_op(0, 1, 0, &[1, 1]);
         w.rank(0).start(&[1]);
         w.issue(0, op);
         w.rank(0).complete();
         w.drive();
-        *w.net.buf_mut(Buf::of(op.origin)) = vec![2, 2];
+        w.overwrite(0, op.origin, &[2, 2]);
         w.rank(1).post(&[0]);
         w.rank(1).wait();
         w.finish();
@@ -415,13 +415,13 @@ fn ep8_a_recorded_operation_reads_its_buffer_when_it_is_posted() {
 fn ep8_the_buffer_is_free_after_local_completion() {
     for mode in [Mode::LocalThenRemote, Mode::Pending] {
         let mut w = World::with_mode(2, mode);
-        let op = w.put_op(1, 0, &[1, 1]);
+        let op = w.put_op(0, 1, 0, &[1, 1]);
         w.rank(0).exclusive(1);
         let id = w.issue(0, op);
         let local = w.rank(0).flush_local(1);
         w.block(local);
         assert_eq!(w.remote(id), None, "{mode:?}");
-        *w.net.buf_mut(Buf::of(op.origin)) = vec![2, 2];
+        w.overwrite(0, op.origin, &[2, 2]);
         w.rank(0).unlock(1);
         w.finish();
         assert_eq!(w.mem(1, 0, 2), [1, 1], "{mode:?}");
@@ -568,7 +568,7 @@ fn ep11_the_tentative_epoch_dissolves() {
         );
         epoch(&mut w);
         w.drive();
-        let op = w.put_op(1, 0, &[2]);
+        let op = w.put_op(0, 1, 0, &[2]);
         assert_eq!(
             w.raw(0, |win, p| win.issue(p, &op)),
             Err(SyncError::NoAccessEpoch),

@@ -273,7 +273,7 @@ fn lk4_an_uncontended_exclusive_lock_is_two_atomics() {
             // on its own.
             let more = if round == 2 { 2 } else { 0 };
             assert_eq!(
-                w.net.calls[me as usize].rmw() - before.rmw(),
+                w.net.calls[me as usize].rmw - before.rmw,
                 2 + more,
                 "rank {me} on {target}, round {round}"
             );
@@ -291,7 +291,7 @@ fn lk4_an_uncontended_exclusive_lock_is_two_atomics() {
             w.rank(me).unlock(target);
             w.drive();
             assert!(
-                w.net.calls[me as usize].rmw() - before.rmw() <= 4 + more,
+                w.net.calls[me as usize].rmw - before.rmw <= 4 + more,
                 "and two to give it back"
             );
         }

@@ -1,4 +1,4 @@
-//! The engine over an in-memory transport in virtual time, with at least one named test per
+//! The engine on the simulated network in virtual time, with at least one named test per
 //! requirement.
 //!
 //! [`world::World`] also checks every operation, signal, lock and completion against the
@@ -9,7 +9,7 @@
 //! | the paper's rules 1 and 2 [EP-2], 3 [EP-3], 4 [EP-4], 5 [EP-5]; EP-1, EP-7 to EP-11 | `lifecycle` |
 //! | the paper's VI.B: EP-6, AC-1 to AC-3 | `activation` |
 //! | MA-1 to MA-3, PR-3 | `matching` |
-//! | LK-1 to LK-6 | `locks`, and `tests/loom_lock.rs` for what is concurrent |
+//! | LK-1 to LK-6 | `locks`, and `tests/loom/lock.rs` for what is concurrent |
 //! | FL-1, FE-1 | `flush`, `fence` |
 //! | direct routes to the transport | `routes` |
 //! | RQ-4, RQ-5, R-forms | `requests` |

@@ -34,9 +34,9 @@ fn an_operation_carries_its_notification() {
             w.net.script_latencies(0, 1, &[500, 10, 300]);
             w.rank(0).shared(1);
             let before = w.put(0, 1, 0, &[7]);
-            let put = w.put_op(1, 1, &[8]);
+            let put = w.put_op(0, 1, 1, &[8]);
             let put = w.issue(0, Op { notification: Some(told), ..put });
-            let (get, _) = w.get_op(1, 0, 1);
+            let (get, _) = w.get_op(0, 1, 0, 1);
             let get = w.issue(0, Op { notification: Some(told), ..get });
             assert_eq!(w.net.calls[0].post, 3);
             let close = w.rank(0).unlock(1);

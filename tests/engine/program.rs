@@ -151,7 +151,7 @@ impl<'p> Run<'p> {
                 None
             }
             Step::RequestPut { target, disp, value } => {
-                let op = w.put_op(target, disp, &value.to_le_bytes());
+                let op = w.put_op(me, target, disp, &value.to_le_bytes());
                 Some((w.issue_request(me, op).1, How::Blocking))
             }
             Step::Add { target, disp, value } => {

@@ -319,8 +319,7 @@ fn run_program(seed: u64, print: bool) {
     for rank in 0..g.ranks {
         for cell in 0..SHARED_CELLS {
             let disp = CONSTANTS + 8 * cell;
-            w.net.mem[rank as usize][disp..disp + 8]
-                .copy_from_slice(&constant(rank, cell).to_le_bytes());
+            w.mem_mut(rank, disp, 8).copy_from_slice(&constant(rank, cell).to_le_bytes());
         }
         for to in 0..g.ranks {
             let mode = [Mode::Immediate, Mode::LocalThenRemote, Mode::Pending][g.rng.usize(0..3)];
@@ -372,8 +371,7 @@ fn equal_seeds_give_equal_runs() {
             for rank in 0..g.ranks {
                 for cell in 0..SHARED_CELLS {
                     let disp = CONSTANTS + 8 * cell;
-                    w.net.mem[rank as usize][disp..disp + 8]
-                        .copy_from_slice(&constant(rank, cell).to_le_bytes());
+                    w.mem_mut(rank, disp, 8).copy_from_slice(&constant(rank, cell).to_le_bytes());
                 }
             }
             w.net.faults =

@@ -84,17 +84,17 @@ fn rq4_test_makes_progress() {
 #[test]
 fn r_forms_complete_locally_or_with_their_result() {
     let mut w = World::new(2);
-    w.net.mem[1][..4].copy_from_slice(&[1, 2, 3, 4]);
+    w.mem_mut(1, 0, 4).copy_from_slice(&[1, 2, 3, 4]);
     w.rank(0).shared(1);
-    let op = w.put_op(1, 8, &[7]);
+    let op = w.put_op(0, 1, 8, &[7]);
     let (put, put_req) = w.issue_request(0, op);
-    let (op, buf) = w.get_op(1, 0, 4);
+    let (op, buf) = w.get_op(0, 1, 0, 4);
     let (get, get_req) = w.issue_request(0, op);
     assert!(!w.done(put_req) && !w.done(get_req));
     w.block(put_req);
     assert!(w.remote(put).is_none(), "local completion is enough for a put");
     w.block(get_req);
-    assert_eq!(w.net.buf(buf), [1, 2, 3, 4]);
+    assert_eq!(w.buf(buf), [1, 2, 3, 4]);
     assert!(w.posted(get).is_some());
     w.rank(0).unlock(1);
     w.finish();
@@ -105,12 +105,12 @@ fn r_forms_complete_at_once_on_an_immediate_transport() {
     let mut w = World::with_mode(2, Mode::Immediate);
     w.rank(0).shared(1);
     w.progress_all();
-    let op = w.put_op(1, 0, &[7]);
+    let op = w.put_op(0, 1, 0, &[7]);
     let (_, req) = w.issue_request(0, op);
-    let (op, buf) = w.get_op(1, 0, 1);
+    let (op, buf) = w.get_op(0, 1, 0, 1);
     let (_, get) = w.issue_request(0, op);
     assert!(w.done(req) && w.done(get));
-    assert_eq!((w.net.buf(buf), w.window(0).requests_alive()), (&[7][..], 0));
+    assert_eq!((w.buf(buf), w.window(0).requests_alive()), (&[7][..], 0));
     w.rank(0).unlock(1);
     w.finish();
 }
@@ -122,7 +122,7 @@ fn r_forms_of_recorded_operations_wait_for_the_lock() {
     w.rank(0).shared(1);
     let reqs: Vec<Req> = (0..5)
         .map(|i| {
-            let op = w.put_op(1, i, &[7]);
+            let op = w.put_op(0, 1, i, &[7]);
             w.issue_request(0, op).1
         })
         .collect();
@@ -164,7 +164,7 @@ fn operations_of_every_kind_return_the_right_results() {
                 [40, 42, 42, 100],
                 "{mode:?}"
             );
-            assert_eq!(w.net.buf(read), [1, 2, 3]);
+            assert_eq!(w.buf(read), [1, 2, 3]);
         }
     }
 }

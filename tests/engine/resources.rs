@@ -106,7 +106,7 @@ fn requests_of_refused_operations_wait() {
     w.rank(0).shared(1);
     w.progress_all();
     w.net.refuse_ops(0, 1, 3);
-    let op = w.put_op(1, 0, &[1]);
+    let op = w.put_op(0, 1, 0, &[1]);
     let (id, req) = w.issue_request(0, op);
     let (local, remote) = (w.rank(0).flush_local(1), w.rank(0).flush(1));
     assert!(w.posted(id).is_none() && !w.done(req) && !w.done(local) && !w.done(remote));

@@ -411,6 +411,33 @@ fn the_local_stage_comes_when_the_last_byte_has_left() {
         && *at >= 2 * POST + serial(101) + 2 * L));
 }
 
+/// A message with its own times keeps them, whatever was sent before it.
+#[test]
+fn timed_messages_overtake() {
+    let mut net = Net::new(2, Parameters { local_stage: true, ..plain() });
+    let get = op(OpKind::Get, 1, 1000);
+    let slow = Times { left: 10, lands: 900, done: 950 };
+    let fast = Times { left: 20, lands: 30, done: 40 };
+    let now = Times { left: 0, lands: 0, done: 0 };
+    let mut post = |op, number, times| net.net.port(0, 0).timed(times).post(&op, Ticket(number));
+    assert_eq!(post(op(OpKind::Put, 1, 1000), 0, slow), Posted::Pending);
+    assert_eq!(post(get, 1, fast), Posted::Pending);
+    assert_eq!(post(get, 2, now), Posted::Complete);
+    let signal = Times { left: 35, lands: 35, done: 35 };
+    net.net.port(0, 0).timed(signal).signal(1, Word::Done, 7).expect("there are credits");
+    let mut stages = Vec::new();
+    while net.net.advance().is_some() {
+        let at = net.net.now();
+        stages.extend(std::iter::from_fn(|| net.net.port(0, 0).next_finished()).map(|s| (s, at)));
+        assert_eq!(net.net.port(0, 1).observe(0, Word::Done), if at < 35 { 0 } else { 7 });
+    }
+    let stage = |number, stage, at| ((Ticket(number), stage), at);
+    let expected =
+        [stage(0, Stage::Local, 10), stage(1, Stage::Remote, 40), stage(0, Stage::Remote, 950)];
+    assert_eq!(stages, expected);
+    assert!(net.net.is_idle() && net.net.credits_out() == 0);
+}
+
 /// Every kind of operation changes memory as MPI requires, within and between nodes. Buffers are
 /// read as late as allowed.
 #[test]

@@ -7,7 +7,7 @@ use mpix_rma::sim::{Group, Slot, Step, Watch};
 use mpix_rma::transport::sim::{EventKind, Network, Time};
 
 use super::checks::tags::Tags;
-use super::rules::{Kind, Meaning, Model, OpId};
+use super::rules::{Kind, Meaning, Model};
 
 /// The meaning of the call that a rank makes.
 enum Called {
@@ -23,21 +23,12 @@ pub struct Watcher {
     models: Vec<Model>,
     called: Vec<Called>,
     alive: HashMap<(Rank, u32, RequestId), Meaning>,
-    /// Posted operations, by rank and buffers.
-    posted: HashMap<(Rank, usize, usize), OpId>,
     /// Notifications taken by resets, by rank, window and counter.
     bases: HashMap<(Rank, u32, u32), u64>,
     /// The reference matching of tagged notifications.
     pub tags: Tags,
-    /// Flushes that completed in the current engine call.
-    flushed: Vec<(Rank, u32, Vec<usize>)>,
     /// The last events, if a trace is wanted.
     pub trace: Option<Vec<String>>,
-}
-
-/// Identifies an operation: no two operations of a rank share their buffers.
-fn buffers(rank: Rank, op: &Op) -> (Rank, usize, usize) {
-    (rank, op.origin.0, op.result.0)
 }
 
 impl Watcher {
@@ -53,9 +44,7 @@ impl Watcher {
             models: flags.map(model).collect(),
             called: (0..ranks).map(|_| Called::Nothing).collect(),
             alive: HashMap::new(),
-            posted: HashMap::new(),
             bases: HashMap::new(),
-            flushed: Vec::new(),
             trace: None,
         }
     }
@@ -87,100 +76,10 @@ impl Watcher {
                     event.at, event.by, event.window, event.kind
                 )
             });
-            let (at, by) = (event.at, event.by);
-            let model = &mut self.models[event.window as usize];
-            match event.kind {
-                EventKind::Posted(op) => {
-                    let id = model.check_post(by, &op);
-                    model.op_posted(id, &op, at);
-                    self.posted.insert(buffers(by, &op), id);
-                }
-                EventKind::Local(op) => model.op_local(self.posted[&buffers(by, &op)], at),
-                EventKind::Effect(op) => model.op_remote(self.posted[&buffers(by, &op)], at),
-                EventKind::Notified(op) => {
-                    model.op_notified(self.posted[&buffers(by, &op)], at);
-                    self.tags.came(event.window, by, &op);
-                }
-                EventKind::Signalled { to, word, value } => {
-                    model.check_signal(by, to, word, value);
-                    model.signalled(by, to, word, value);
-                }
-                EventKind::Seen { to, word, value } => model.check_seen(by, to, word, value),
-                EventKind::Accessed {
-                    home,
-                    word: LockWord::Tail,
-                    access: Atomic::Swap(node),
-                    ..
-                } => model.queued(by, home, node),
-                EventKind::Accessed { .. } => {}
+            self.model(event.window).event(&event);
+            if let EventKind::Notified(op) = event.kind {
+                self.tags.came(event.window, event.by, &op);
             }
-        }
-    }
-
-    fn complete(&mut self, rank: Rank, window: u32, meaning: &Meaning) {
-        if let Meaning::Flush { epochs, .. } = meaning {
-            self.flushed.push((rank, window, epochs.clone()));
-        }
-        self.model(window).complete(rank, meaning);
-    }
-
-    fn open(&mut self, rank: Rank, window: u32, kind: Kind) {
-        let epoch = self.model(window).open(rank, kind.clone());
-        let state = self.model(window).of(rank);
-        match kind {
-            Kind::Access(_) => state.access = Some(epoch),
-            Kind::Exposure(_) => state.exposure = Some(epoch),
-            Kind::Lock { target, .. } => {
-                state.locks.insert(target, epoch);
-            }
-            Kind::LockAll { .. } => state.lock_all = Some(epoch),
-            Kind::Barrier(_) | Kind::Fence(_) => unreachable!("opened by fences"),
-        }
-    }
-
-    fn close(&mut self, window: u32, epoch: Option<usize>) -> Called {
-        let epoch = epoch.expect("the program closes what it has opened");
-        self.model(window).close(epoch);
-        Called::Request(Meaning::Close(epoch))
-    }
-
-    /// Checks which rank holds which lock, and that no flush completed without its lock [LK-1,
-    /// FL-1].
-    fn check_locks(&mut self, rank: Rank, window: u32, engine: &Window) {
-        let model = &mut self.models[window as usize];
-        let state = &model.ranks[rank as usize];
-        let mut held: Vec<(usize, Rank)> = Vec::new();
-        for (&target, &epoch) in &state.locks {
-            if engine.holds_lock(target) {
-                held.push((epoch, target));
-            } else {
-                let posted = !model.epochs[epoch].nocheck() && model.has_posted(epoch);
-                assert!(
-                    !posted,
-                    "[exclusion] rank {rank} operates on {target} and does not hold its lock"
-                );
-                let flushed = self.flushed.iter().any(|(by, of, epochs)| {
-                    (*by, *of) == (rank, window) && epochs.contains(&epoch)
-                });
-                assert!(
-                    !flushed,
-                    "[completion] a flush of rank {rank} is complete before the lock of {target} is held [FL-1]"
-                );
-            }
-        }
-        if let Some(epoch) = state.lock_all {
-            if engine.holds_lock_all() {
-                held.extend((0..self.ranks).map(|target| (epoch, target)));
-            } else {
-                let posted = !model.epochs[epoch].nocheck() && model.has_posted(epoch);
-                assert!(
-                    !posted,
-                    "[exclusion] rank {rank} operates under a lock_all that it does not hold"
-                );
-            }
-        }
-        for (epoch, target) in held {
-            model.hold(epoch, target);
         }
     }
 
@@ -211,37 +110,30 @@ impl Watch for Watcher {
         let called = match *step {
             Step::Post { window, ref group } => {
                 let group = self.group(rank, group);
-                self.open(rank, window, Kind::Exposure(group));
+                self.model(window).open(rank, Kind::Exposure(group));
                 Called::Nothing
             }
             Step::Start { window, ref group } => {
                 let group = self.group(rank, group);
-                self.open(rank, window, Kind::Access(group));
+                self.model(window).open(rank, Kind::Access(group));
                 Called::Nothing
             }
             Step::Lock { window, mode, target, assert, .. } => {
-                self.open(rank, window, Kind::Lock { target, mode, nocheck: assert.nocheck });
+                let kind = Kind::Lock { target, mode, nocheck: assert.nocheck };
+                self.model(window).open(rank, kind);
                 Called::Nothing
             }
             Step::LockAll { window, assert, .. } => {
-                self.open(rank, window, Kind::LockAll { nocheck: assert.nocheck });
+                self.model(window).open(rank, Kind::LockAll { nocheck: assert.nocheck });
                 Called::Nothing
             }
-            Step::Complete { window, .. } => {
-                let epoch = self.model(window).of(rank).access.take();
-                self.close(window, epoch)
-            }
-            Step::Wait { window, .. } => {
-                let epoch = self.model(window).of(rank).exposure.take();
-                self.close(window, epoch)
-            }
+            Step::Complete { window, .. } => Called::Request(self.model(window).close_access(rank)),
+            Step::Wait { window, .. } => Called::Request(self.model(window).close_exposure(rank)),
             Step::Unlock { window, target, .. } => {
-                let epoch = self.model(window).of(rank).locks.remove(&target);
-                self.close(window, epoch)
+                Called::Request(self.model(window).close_lock(rank, target))
             }
             Step::UnlockAll { window, .. } => {
-                let epoch = self.model(window).of(rank).lock_all.take();
-                self.close(window, epoch)
+                Called::Request(self.model(window).close_lock_all(rank))
             }
             Step::Fence { window, assert, .. } => {
                 Called::Request(self.model(window).fence(rank, assert))
@@ -273,19 +165,10 @@ impl Watch for Watcher {
         let meaning = match called {
             Called::Nothing => unreachable!("calls without an outcome"),
             Called::Request(meaning) => meaning,
-            Called::Test => {
-                let epoch = self
-                    .model(window)
-                    .of(rank)
-                    .exposure
-                    .take()
-                    .expect("an open exposure is tested");
-                self.model(window).close(epoch);
-                Meaning::Close(epoch)
-            }
+            Called::Test => self.model(window).close_exposure(rank),
         };
         match outcome {
-            Outcome::Complete => self.complete(rank, window, &meaning),
+            Outcome::Complete => self.model(window).complete(rank, &meaning),
             Outcome::Pending(id) => {
                 let before = self.alive.insert((rank, window, id), meaning);
                 assert!(
@@ -305,7 +188,7 @@ impl Watch for Watcher {
         self.note(|| {
             format!("{:>12} rank {rank} window {window}: complete {meaning:?}", net.clock())
         });
-        self.complete(rank, window, &meaning);
+        self.model(window).complete(rank, &meaning);
     }
 
     fn notified(&mut self, rank: Rank, window: u32, found: Notified, net: &mut Network) {
@@ -344,11 +227,9 @@ impl Watch for Watcher {
 
     fn after(&mut self, rank: Rank, windows: &mut dyn Iterator<Item = &Window>, net: &mut Network) {
         self.look(net);
-        self.models.iter_mut().for_each(Model::check_postponed);
-        for (window, engine) in (0..).zip(windows) {
-            self.check_locks(rank, window, engine);
+        for (model, engine) in self.models.iter_mut().zip(windows) {
+            model.check_after(rank, engine);
         }
-        self.flushed.clear();
     }
 
     fn event(&mut self, net: &mut Network) {

@@ -1,12 +1,12 @@
 //! Delivery of messages: out of a port, through switches, into a port, and the effect at the
 //! target.
 
-use super::Time;
 use super::event::EventKind;
 use super::message::{Message, NIL, Path, Purpose};
 use super::network::{Network, Packet};
 use super::queue::EventType;
 use super::violation::Violation;
+use super::{Time, Times};
 use crate::engine::{
     Arrival, Atomic, Change, LockTicket, LockWord, Notification, NotificationKind, Op, Stage,
     Ticket, Word,
@@ -72,8 +72,9 @@ impl Network {
         }
     }
 
-    /// Sends a message when its CPU's clock is reached. The caller has obtained a credit.
-    pub(super) fn send(&mut self, mut message: Message, op: Option<&Op>) {
+    /// Sends a message when its CPU's clock is reached, or at the caller's times. The caller has
+    /// obtained a credit.
+    pub(super) fn send(&mut self, mut message: Message, op: Option<&Op>, times: Option<Times>) {
         message.connection = self.connections.open(message.origin, message.target);
         let node = self.parameters.node(message.origin) as usize;
         self.nodes[node].in_flight += 1;
@@ -91,7 +92,29 @@ impl Network {
                 self.record_event(window, origin, EventKind::Local(*op));
             }
         }
-        self.depart(id, self.clock);
+        match times {
+            Some(times) => self.follow(id, times, !inlined),
+            None => self.depart(id, self.clock),
+        }
+    }
+
+    /// Lets a message leave, land and end at its own times. What is due now happens before the
+    /// return.
+    fn follow(&mut self, id: u32, times: Times, leaves: bool) {
+        let Times { left, lands, done } = times;
+        let ends = !matches!(self.messages[id].purpose, Purpose::Signal(_));
+        let stages = [
+            (leaves, left, EventType::Left),
+            (true, lands, EventType::Land),
+            (ends, done, EventType::Done),
+        ];
+        for (_, at, stage) in stages.into_iter().filter(|(happens, ..)| *happens) {
+            if at <= self.now {
+                self.deliver(stage, id);
+            } else {
+                self.push(at, stage, id, 0);
+            }
+        }
     }
 
     /// The nodes that a message leaves and reaches.
@@ -337,17 +360,14 @@ impl Network {
                     self.deliver_notification(id, &message, notification);
                 }
                 let fetches = matches!(message.purpose, Purpose::Get | Purpose::Fetch);
-                if fetches && message.value > SHORT_ANSWER {
+                if fetches && message.value > SHORT_ANSWER && !message.timed {
                     let answer = &mut self.messages[id];
                     answer.back = true;
                     answer.bytes = message.value;
                     return self.depart(id, self.now);
                 }
-                let mut at = self.now + self.way_back(&message);
-                if fetches {
-                    at += self.parameters.wire.serial(message.value);
-                }
-                self.push(at, EventType::Done, id, 0);
+                let bytes = if fetches { self.parameters.wire.serial(message.value) } else { 0 };
+                self.answer(id, &message, bytes);
             }
             Purpose::Signal(word) => {
                 if !self.violates(Violation::LoseSignal(word)) {
@@ -364,16 +384,23 @@ impl Network {
                     old = 0;
                 }
                 self.messages[id].value = old;
-                let at = self.now + self.way_back(&message) + self.parameters.wire.serial(8);
-                self.push(at, EventType::Done, id, 0);
+                self.answer(id, &message, self.parameters.wire.serial(8));
             }
             Purpose::Packet => {
                 let packet = Packet { from: origin, value: message.value, acknowledged: false };
                 self.packets[target as usize].push_back(packet);
                 self.wake(target);
-                let at = self.now + self.way_back(&message);
-                self.push(at, EventType::Done, id, 0);
+                self.answer(id, &message, 0);
             }
+        }
+    }
+
+    /// Schedules the end of a message, by an acknowledgement or an answer whose bytes take
+    /// `serial`.
+    fn answer(&mut self, id: u32, message: &Message, serial: Time) {
+        if !message.timed {
+            let at = self.now + self.way_back(message) + serial;
+            self.push(at, EventType::Done, id, 0);
         }
     }
 

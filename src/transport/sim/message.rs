@@ -54,6 +54,8 @@ pub(super) struct Message {
     pub(super) back: bool,
     /// The origin buffer was read when the operation was posted.
     pub(super) inlined: bool,
+    /// Its owner set its [`Times`](super::Times), so it waits for no port and keeps no order.
+    pub(super) timed: bool,
     /// Length on the wire, in this direction.
     pub(super) bytes: u64,
     /// Signal: value. Access: old value. Packet: content. Others: length.

@@ -36,6 +36,9 @@
 //! - **Credits.** Each operation, signal and access takes one credit of its connection and one of
 //!   its NIC until it is acknowledged (signals: visible). Without a credit the answer is "no
 //!   resource", and the rank is woken when credits return.
+//!
+//! [`SimPort::timed`] bypasses the model for one message: the caller sets its [`Times`], and the
+//! message overtakes others as they say. Tests script unordered links with it.
 #![forbid(unsafe_code)]
 
 mod delivery;
@@ -56,7 +59,7 @@ pub use event::{Event, EventKind};
 pub use faults::FaultInjection;
 pub use memory::Carry;
 pub use network::{Network, NextEvent, Packet, Stats};
-pub use parameters::{LinkClass, Parameters, Tree};
+pub use parameters::{LinkClass, Parameters, Times, Tree};
 pub use port::SimPort;
 pub use violation::Violation;
 

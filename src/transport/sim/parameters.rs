@@ -38,6 +38,18 @@ pub struct Tree {
     pub hop: Time,
 }
 
+/// The times of one message, instead of those of the model. See
+/// [`SimPort::timed`](super::SimPort::timed).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// A put or accumulate reads its origin buffer, and reports `Stage::Local`.
+    pub left: Time,
+    /// The message takes effect.
+    pub lands: Time,
+    /// The completion or answer is reported: `lands` or later.
+    pub done: Time,
+}
+
 /// The parameters of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {

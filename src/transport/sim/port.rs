@@ -4,7 +4,7 @@ use super::event::EventKind;
 use super::message::{Message, NIL, Path, Purpose};
 use super::network::Network;
 use super::violation::Violation;
-use super::{Time, meter};
+use super::{Time, Times, meter};
 use crate::engine::{
     Answer, Arrival, Atomic, Change, LockMemory, LockTicket, LockWord, NoResource,
     NotificationKind, Op, OpKind, Port, Posted, Rank, Stage, Ticket, Word,
@@ -18,11 +18,19 @@ pub struct SimPort<'a> {
     net: &'a mut Network,
     window: u32,
     me: u32,
+    times: Option<Times>,
 }
 
 impl<'a> SimPort<'a> {
     pub(super) fn new(net: &'a mut Network, window: u32, me: u32) -> Self {
-        SimPort { net, window, me }
+        SimPort { net, window, me, times: None }
+    }
+
+    /// This port, with the times of the messages that it sends. An operation whose `done` is now is
+    /// complete on return. The caller keeps the promises of [`Port`] on the order of effects.
+    #[must_use]
+    pub fn timed(self, times: Times) -> Self {
+        SimPort { times: Some(times), ..self }
     }
 
     fn message(&self, target: u32, purpose: Purpose, path: Path) -> Message {
@@ -39,6 +47,7 @@ impl<'a> SimPort<'a> {
             path,
             back: false,
             inlined: true,
+            timed: self.times.is_some(),
             bytes: WORD,
             value: 0,
         }
@@ -71,7 +80,7 @@ impl<'a> SimPort<'a> {
     fn post_op(&mut self, op: &Op, ticket: Ticket) -> Posted {
         // A notification has to follow accumulates, which go through the NIC.
         let copies = matches!(op.kind, OpKind::Put | OpKind::Get) && op.notification.is_none();
-        if copies && self.same_node(op.target) {
+        if copies && self.times.is_none() && self.same_node(op.target) {
             self.copy(op);
             return Posted::Complete;
         }
@@ -81,7 +90,10 @@ impl<'a> SimPort<'a> {
         }
         net.spend(net.parameters.wire.post);
         let path = net.path_by_nic(self.me, op.target);
-        let inlined = op.len <= net.parameters.inline_max;
+        let inlined = match self.times {
+            Some(times) => times.left <= net.now,
+            None => op.len <= net.parameters.inline_max,
+        };
         let (purpose, bytes) = match op.kind {
             OpKind::Put if op.len == 0 => (Purpose::Put, WORD),
             OpKind::Put => (Purpose::Put, op.len),
@@ -91,9 +103,10 @@ impl<'a> SimPort<'a> {
         };
         // Only operations that store at the target have a local stage of their own.
         let local_first = inlined && matches!(op.kind, OpKind::Put | OpKind::Accumulate);
-        // An operation reported complete too early is not reported again.
-        let early = matches!(op.kind, OpKind::Put | OpKind::Accumulate)
-            && net.violates(Violation::EarlyFinish);
+        // An operation that is complete on return, or reported so too early, is not reported again.
+        let early = self.times.is_some_and(|times| times.done <= net.now)
+            || matches!(op.kind, OpKind::Put | OpKind::Accumulate)
+                && net.violates(Violation::EarlyFinish);
         let forestalled = op.notification.filter(|notification| {
             net.violates(match notification.kind() {
                 NotificationKind::Counter(_) => Violation::EarlyNotification,
@@ -108,7 +121,7 @@ impl<'a> SimPort<'a> {
             inlined: inlined || op.kind == OpKind::Get,
             ..self.message(op.target, purpose, path)
         };
-        self.net.send(message, Some(op));
+        self.net.send(message, Some(op), self.times);
         if let Some(notification) = forestalled {
             self.net.notify(self.window, self.me, op.target, notification);
             self.net.record_event(self.window, self.me, EventKind::Notified(*op));
@@ -121,7 +134,10 @@ impl<'a> SimPort<'a> {
     }
 
     fn send_signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
-        if peer == self.me && self.net.connections.in_flight(peer, peer) == 0 {
+        if peer == self.me
+            && self.times.is_none()
+            && self.net.connections.in_flight(peer, peer) == 0
+        {
             // A plain store. If operations to itself are in flight through the NIC, the signal
             // follows them like any other.
             let net = &mut *self.net;
@@ -142,19 +158,20 @@ impl<'a> SimPort<'a> {
         }
         let path = if near { Path::Shared } else { Path::Wire };
         let message = Message { value, ..self.message(peer, Purpose::Signal(word), path) };
-        self.net.send(message, None);
+        self.net.send(message, None, self.times);
         Ok(())
     }
 
     fn access(&mut self, home: Rank, word: LockWord, access: Atomic, ticket: LockTicket) -> Answer {
         let net = &mut *self.net;
-        if home == self.me && matches!(access, Atomic::Load | Atomic::Store(_)) {
+        let near = self.times.is_none();
+        if near && home == self.me && matches!(access, Atomic::Load | Atomic::Store(_)) {
             // The CPU accesses its own word directly: nobody exchanges a word that its owner stores
             // to.
             net.spend(net.parameters.local.post);
             return Answer::Now(net.change(self.window, home, home, word, access));
         }
-        if net.shares_lock_words() {
+        if near && net.shares_lock_words() {
             net.spend(net.parameters.local.post);
             return Answer::Now(net.change_shared(self.window, self.me, home, word, access));
         }
@@ -165,7 +182,7 @@ impl<'a> SimPort<'a> {
         let path = net.path_by_nic(self.me, home);
         let message =
             Message { ticket: ticket.0, ..self.message(home, Purpose::Access(word, access), path) };
-        self.net.send(message, None);
+        self.net.send(message, None, self.times);
         Answer::Later
     }
 
@@ -177,7 +194,7 @@ impl<'a> SimPort<'a> {
         let path = if path == Path::Loopback { Path::Shared } else { path };
         let message =
             Message { value, bytes: bytes.max(WORD), ..self.message(to, Purpose::Packet, path) };
-        self.net.send(message, None);
+        self.net.send(message, None, self.times);
     }
 
     /// Takes the next item from this window's inbox, at the CPU's cost of handling it.

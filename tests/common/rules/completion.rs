@@ -40,10 +40,12 @@ impl Model {
     }
 
     /// Checks a signal when it becomes visible to its reader.
-    pub fn check_seen(&self, from: Rank, to: Rank, word: Word, value: u64) {
+    pub(super) fn check_seen(&mut self, from: Rank, to: Rank, word: Word, value: u64) {
         if word == Word::Done {
+            // What has ended stays so: a program of many epochs checks each once.
+            let first = self.ended.insert((from, to), value).unwrap_or(0).min(value);
             let accesses = self.accesses.get(&(from, to)).map_or(&[][..], |list| list);
-            let done = accesses.get(..value as usize).unwrap_or_else(|| {
+            let done = accesses.get(first as usize..value as usize).unwrap_or_else(|| {
                 panic!("[completion] done {value} of {from} is seen by {to}, and only {} were opened [MA-2]", accesses.len())
             });
             for &access in done {
@@ -69,7 +71,8 @@ impl Model {
                 }
                 self.set_complete(*barrier);
             }
-            Meaning::Flush { local, covers, .. } => {
+            Meaning::Flush { local, covers, epochs } => {
+                self.flushed.extend(epochs);
                 for &op in covers {
                     let record = &self.ops[op];
                     let is_local = record.local.or(record.remote).is_some();

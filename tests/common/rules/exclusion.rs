@@ -2,7 +2,7 @@
 //! on one target [AC-3]. Waiters hold the lock in the order of the queue, neighbouring readers
 //! together [LK-1].
 
-use mpix_rma::engine::Rank;
+use mpix_rma::engine::{Rank, Window};
 
 use super::{EpochId, Kind, Model};
 
@@ -15,8 +15,40 @@ pub(super) struct Queued {
 }
 
 impl Model {
+    /// Checks the locks that the engine of `rank` holds after a call: no operation was posted and
+    /// no flush completed without its lock [LK-1, EP-1, FL-1].
+    pub(super) fn check_locks(&mut self, rank: Rank, engine: &Window) {
+        let flushed = std::mem::take(&mut self.flushed);
+        let state = &self.ranks[rank as usize];
+        let mut held: Vec<(EpochId, Rank)> = Vec::new();
+        let locks = state.locks.iter().map(|(target, epoch)| (*epoch, *target..*target + 1));
+        let lock_all = state.lock_all.map(|epoch| (epoch, 0..self.ranks.len() as Rank));
+        for (epoch, targets) in locks.chain(lock_all) {
+            let kind = &self.epochs[epoch].kind;
+            let holds = match kind {
+                Kind::Lock { target, .. } => engine.holds_lock(*target),
+                _ => engine.holds_lock_all(),
+            };
+            if holds {
+                held.extend(targets.map(|target| (epoch, target)));
+            } else if !self.epochs[epoch].nocheck() {
+                assert!(
+                    !self.has_posted(epoch),
+                    "[exclusion] rank {rank} operates under {kind:?} and does not hold it"
+                );
+                assert!(
+                    !flushed.contains(&epoch),
+                    "[completion] a flush of rank {rank} is complete before {kind:?} is held [FL-1]"
+                );
+            }
+        }
+        for (epoch, target) in held {
+            self.hold(epoch, target);
+        }
+    }
+
     /// `epoch` holds `target`: checks that no conflicting epoch holds it [LK-1, AC-3].
-    pub fn hold(&mut self, epoch: EpochId, target: Rank) {
+    pub(super) fn hold(&mut self, epoch: EpochId, target: Rank) {
         if self.epochs[epoch].nocheck() {
             return;
         }
@@ -48,7 +80,7 @@ impl Model {
     }
 
     /// A lock request of `rank` enters the queue of `target`, with `node` in the target's `Tail`.
-    pub fn queued(&mut self, rank: Rank, target: Rank, node: u64) {
+    pub(super) fn queued(&mut self, rank: Rank, target: Rank, node: u64) {
         let (sequence, writer) = ((node >> 32) as usize, node & 1 == 1);
         let requests = self.requests.get(&(rank, target)).map_or(&[][..], |list| list);
         let Some(&epoch) = sequence.checked_sub(1).and_then(|at| requests.get(at)) else {

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use mpix_rma::engine::*;
+use mpix_rma::transport::sim::{Event, EventKind};
 
 mod completion;
 mod exclusion;
@@ -49,7 +50,7 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    pub fn is_closed(&self) -> bool {
+    fn is_closed(&self) -> bool {
         self.closed_as.is_some()
     }
     /// True if EP-6 makes `later` wait for this epoch.
@@ -62,7 +63,7 @@ impl Epoch {
     fn holds_exclusively(&self) -> bool {
         matches!(self.kind, Kind::Lock { mode: LockMode::Exclusive, .. })
     }
-    pub fn nocheck(&self) -> bool {
+    fn nocheck(&self) -> bool {
         matches!(self.kind, Kind::Lock { nocheck: true, .. } | Kind::LockAll { nocheck: true })
     }
 }
@@ -138,11 +139,17 @@ pub struct Model {
     pub ops: Vec<OpRecord>,
     pub ranks: Vec<RankModel>,
     unposted: HashMap<OpKey, VecDeque<OpId>>,
+    /// Posted operations, by rank and buffers: operations in flight share no buffers.
+    posted: HashMap<(Rank, usize, usize), OpId>,
+    /// Epochs with a flush that completed in the current engine call.
+    flushed: Vec<EpochId>,
     /// By (origin, target): access epochs in order of opening.
     accesses: HashMap<(Rank, Rank), Vec<EpochId>>,
     /// By (target, origin): exposure epochs in order of opening.
     exposures: HashMap<(Rank, Rank), Vec<EpochId>>,
     dones: HashMap<(Rank, Rank), u64>,
+    /// By (origin, target): accesses whose operations were found to be over.
+    ended: HashMap<(Rank, Rank), u64>,
     fence_ops: BTreeMap<u64, Vec<OpId>>,
     /// Lock epochs that hold each target.
     holders: BTreeMap<Rank, Vec<EpochId>>,
@@ -167,9 +174,12 @@ impl Model {
             ops: Vec::new(),
             ranks: (0..ranks).map(|_| RankModel::default()).collect(),
             unposted: HashMap::new(),
+            posted: HashMap::new(),
+            flushed: Vec::new(),
             accesses: HashMap::new(),
             exposures: HashMap::new(),
             dones: HashMap::new(),
+            ended: HashMap::new(),
             fence_ops: BTreeMap::new(),
             holders: BTreeMap::new(),
             requests: HashMap::new(),
@@ -187,6 +197,14 @@ impl Model {
 
     pub fn open(&mut self, rank: Rank, kind: Kind) -> EpochId {
         let id = self.epochs.len();
+        let me = self.of(rank);
+        match kind {
+            Kind::Access(_) => me.access = Some(id),
+            Kind::Exposure(_) => me.exposure = Some(id),
+            Kind::Lock { target, .. } => _ = me.locks.insert(target, id),
+            Kind::LockAll { .. } => me.lock_all = Some(id),
+            Kind::Barrier(_) | Kind::Fence(_) => {}
+        }
         let opened_after = self.of(rank).closings;
         let mut ordinals = Vec::new();
         match &kind {
@@ -226,7 +244,30 @@ impl Model {
         id
     }
 
-    pub fn close(&mut self, epoch: EpochId) {
+    pub fn close_access(&mut self, rank: Rank) -> Meaning {
+        let epoch = self.of(rank).access.take();
+        self.close_open(epoch)
+    }
+    pub fn close_exposure(&mut self, rank: Rank) -> Meaning {
+        let epoch = self.of(rank).exposure.take();
+        self.close_open(epoch)
+    }
+    pub fn close_lock(&mut self, rank: Rank, target: Rank) -> Meaning {
+        let epoch = self.of(rank).locks.remove(&target);
+        self.close_open(epoch)
+    }
+    pub fn close_lock_all(&mut self, rank: Rank) -> Meaning {
+        let epoch = self.of(rank).lock_all.take();
+        self.close_open(epoch)
+    }
+
+    fn close_open(&mut self, epoch: Option<EpochId>) -> Meaning {
+        let epoch = epoch.expect("the script closes what it has opened");
+        self.close(epoch);
+        Meaning::Close(epoch)
+    }
+
+    fn close(&mut self, epoch: EpochId) {
         let rank = self.epochs[epoch].rank;
         self.of(rank).closings += 1;
         self.epochs[epoch].closed_as = Some(self.of(rank).closings);
@@ -311,7 +352,34 @@ impl Model {
 
     // ---- actions of the engines ----
 
-    pub fn op_posted(&mut self, id: OpId, op: &Op, now: Time) {
+    /// Checks a call that a port accepted, or an effect in the network.
+    pub fn event(&mut self, event: &Event) {
+        let Event { at, by, kind, .. } = *event;
+        let buffers = |op: &Op| (by, op.origin.0, op.result.0);
+        match kind {
+            EventKind::Posted(op) => {
+                let id = self.check_post(by, &op);
+                self.op_posted(id, &op, at);
+                let before = self.posted.insert(buffers(&op), id);
+                let shared = before.is_some_and(|before| !self.ops[before].is_over());
+                assert!(!shared, "the script issues operations that share buffers: {op:?}");
+            }
+            EventKind::Local(op) => self.ops[self.posted[&buffers(&op)]].local = Some(at),
+            EventKind::Effect(op) => self.op_remote(self.posted[&buffers(&op)], at),
+            EventKind::Notified(op) => self.op_notified(self.posted[&buffers(&op)], at),
+            EventKind::Signalled { to, word, value } => {
+                self.check_signal(by, to, word, value);
+                self.signalled(by, to, word, value);
+            }
+            EventKind::Seen { to, word, value } => self.check_seen(by, to, word, value),
+            EventKind::Accessed {
+                home, word: LockWord::Tail, access: Atomic::Swap(node), ..
+            } => self.queued(by, home, node),
+            EventKind::Accessed { .. } => {}
+        }
+    }
+
+    fn op_posted(&mut self, id: OpId, op: &Op, now: Time) {
         let rank = self.ops[id].rank;
         let key = key(rank, op);
         let list = self.unposted.get_mut(&key).expect("checked");
@@ -322,19 +390,16 @@ impl Model {
         self.ops[id].posted = Some(now);
         self.late.push(Late::Posted(id));
     }
-    pub fn op_local(&mut self, id: OpId, now: Time) {
-        self.ops[id].local = Some(now);
-    }
-    pub fn op_remote(&mut self, id: OpId, now: Time) {
+    fn op_remote(&mut self, id: OpId, now: Time) {
         assert!(self.ops[id].remote.is_none());
         self.ops[id].remote = Some(now);
     }
-    pub fn op_notified(&mut self, id: OpId, now: Time) {
+    fn op_notified(&mut self, id: OpId, now: Time) {
         self.ops[id].notified = Some(now);
         self.check_notification(id);
     }
 
-    pub fn signalled(&mut self, from: Rank, to: Rank, word: Word, value: u64) {
+    fn signalled(&mut self, from: Rank, to: Rank, word: Word, value: u64) {
         if word == Word::Done {
             self.dones.insert((from, to), value);
         }
@@ -351,7 +416,7 @@ impl Model {
     }
 
     /// True if the transport has accepted an operation of this epoch.
-    pub fn has_posted(&self, epoch: EpochId) -> bool {
+    fn has_posted(&self, epoch: EpochId) -> bool {
         self.epochs[epoch].ops.iter().any(|&op| self.ops[op].posted.is_some())
     }
 }

@@ -43,8 +43,13 @@ impl Model {
         id
     }
 
-    /// Makes the checks that were postponed until the engine's call ended.
-    pub fn check_postponed(&mut self) {
+    /// Makes the checks that were postponed until the call of an engine of `rank` ended.
+    pub fn check_after(&mut self, rank: Rank, engine: &Window) {
+        self.check_postponed();
+        self.check_locks(rank, engine);
+    }
+
+    fn check_postponed(&mut self) {
         for late in std::mem::take(&mut self.late) {
             match late {
                 Late::Posted(op) => self.assert_activatable(self.ops[op].epoch, "operation"),

@@ -1,25 +1,25 @@
-//! `World`: N engines in one thread and virtual time, on an in-memory transport, with a checker
-//! that observes every operation, signal, lock and completion.
+//! `World`: N engines in one thread and virtual time, on scripted links of the simulated network,
+//! with a checker that observes every operation, signal, lock and completion.
 //!
 //! A test makes a process's calls through [`World::rank`], [`World::put`] and similar methods.
 //! [`World::step`] lets every process make progress and jumps to the next event; [`World::drive`]
 //! steps until nothing happens any more. Equal calls give equal runs, because simultaneous events
 //! are ordered by sequence number.
 
+mod links;
 #[path = "../../common/rules/mod.rs"]
 mod model;
-mod net;
 mod script;
 
 use std::collections::HashMap;
 
 use mpix_rma::engine::*;
 
+pub use links::{FaultInjection, Link, LockWrite, Mode, Signal, Time};
 pub use model::{Meaning, OpId};
-pub use net::{Buf, FaultInjection, Link, LockWrite, Mode, Signal, Time};
-pub use script::RankMut;
+pub use script::{Buf, RankMut};
 
-use net::{Net, RankPort};
+use links::{Net, RankPort};
 
 /// Steps after which a world that still moves counts as a livelock.
 const STEPS_MAX: u32 = 1_000_000;
@@ -57,7 +57,7 @@ impl World {
 
     pub fn with_flags(ranks: u32, flags: ReorderFlags) -> Self {
         World {
-            net: Net::new(ranks, vec![flags; ranks as usize], 4096),
+            net: Net::new(ranks, flags, 4096),
             windows: (0..ranks).map(|me| Window::new(me, ranks, flags)).collect(),
             requests: Vec::new(),
             alive: HashMap::new(),
@@ -79,7 +79,7 @@ impl World {
     }
 
     pub fn now(&self) -> Time {
-        self.net.now
+        self.net.sim.now()
     }
 
     /// The calls of one process. A call that the engine refuses is a panic.
@@ -206,7 +206,10 @@ impl World {
         self.net.model.ops[op].remote
     }
     pub fn mem(&self, rank: Rank, disp: usize, len: usize) -> &[u8] {
-        &self.net.mem[rank as usize][disp..disp + len]
+        &self.net.sim.window(0, rank)[disp..disp + len]
+    }
+    pub fn mem_mut(&mut self, rank: Rank, disp: usize, len: usize) -> &mut [u8] {
+        &mut self.net.sim.window_mut(0, rank)[disp..disp + len]
     }
     pub fn cell(&self, rank: Rank, disp: usize) -> u64 {
         u64::from_le_bytes(self.mem(rank, disp, 8).try_into().expect("8 bytes"))
@@ -279,27 +282,8 @@ impl World {
 
     fn mark_complete(&mut self, req: Req) {
         let request = &mut self.requests[req.0];
-        request.completed = Some(self.net.now);
-        let (rank, meaning) = (request.rank, request.meaning.clone());
-        if let Meaning::Flush { epochs, .. } = &meaning {
-            self.check_flush_granted(rank, epochs);
-        }
-        self.net.model.complete(rank, &meaning);
-    }
-
-    /// A flush never completes before the grant [EP-1, FL-1].
-    fn check_flush_granted(&self, rank: Rank, epochs: &[usize]) {
-        let window = &self.windows[rank as usize];
-        let model = &self.net.model;
-        for &epoch in
-            epochs.iter().filter(|&&e| !model.epochs[e].is_closed() && !model.epochs[e].nocheck())
-        {
-            let granted = match &model.epochs[epoch].kind {
-                model::Kind::Lock { target, .. } => window.holds_lock(*target),
-                _ => window.holds_lock_all(),
-            };
-            assert!(granted, "a flush of rank {rank} is complete before the lock is held [FL-1]");
-        }
+        request.completed = Some(self.net.sim.now());
+        self.net.model.complete(request.rank, &request.meaning);
     }
 
     fn after_call(&mut self, me: Rank) {
@@ -310,39 +294,7 @@ impl World {
             assert!(!self.windows[me as usize].is_pending(id), "completed and still pending");
             self.mark_complete(req);
         }
-        self.net.model.check_postponed();
-        self.check_holders(me);
-    }
-
-    /// Mutual exclusion, as reported by `holds_lock` [LK-1].
-    fn check_holders(&mut self, me: Rank) {
-        let window = &self.windows[me as usize];
-        let model = &mut self.net.model;
-        let state = &model.ranks[me as usize];
-        let mut held: Vec<(usize, Rank)> = Vec::new();
-        for (&target, &epoch) in &state.locks {
-            if window.holds_lock(target) {
-                held.push((epoch, target));
-            } else if !model.epochs[epoch].nocheck() {
-                assert!(
-                    !model.has_posted(epoch),
-                    "rank {me} operates on {target} and does not hold its lock"
-                );
-            }
-        }
-        if let Some(epoch) = state.lock_all {
-            if window.holds_lock_all() {
-                held.extend((0..self.windows.len() as u32).map(|target| (epoch, target)));
-            } else if !model.epochs[epoch].nocheck() {
-                assert!(
-                    !model.has_posted(epoch),
-                    "rank {me} operates under a lock_all that it does not hold"
-                );
-            }
-        }
-        for (epoch, target) in held {
-            model.hold(epoch, target);
-        }
+        self.net.model.check_after(me, &self.windows[me as usize]);
     }
 
     /// Highest request index used so far.

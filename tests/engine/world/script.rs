@@ -3,9 +3,9 @@
 use mpix_rma::engine::*;
 use mpix_rma::transport::datatype::element::{native, reduction};
 
+use super::links::RankPort;
 use super::model::Kind;
-use super::net::RankPort;
-use super::{Buf, Meaning, OpId, Req, World};
+use super::{Meaning, OpId, Req, World};
 
 /// One process of a [`World`].
 pub struct RankMut<'w> {
@@ -21,21 +21,11 @@ impl RankMut<'_> {
         &mut self,
         kind: Kind,
         f: impl FnOnce(&mut Window, &mut RankPort<'_>) -> Result<(), SyncError>,
-    ) -> usize {
-        let epoch = self.world.net.model.open(self.me, kind);
+    ) {
+        self.world.net.model.open(self.me, kind);
         let result = self.world.raw(self.me, f);
         result.unwrap_or_else(|error| panic!("rank {} may not open: {error}", self.me));
-        epoch
-    }
-
-    fn closing(
-        &mut self,
-        epoch: Option<usize>,
-        f: impl FnOnce(&mut Window, &mut RankPort<'_>) -> Result<Outcome, SyncError>,
-    ) -> Req {
-        let epoch = epoch.expect("the script closes what it has not opened");
-        self.world.net.model.close(epoch);
-        self.with_request(Meaning::Close(epoch), f)
+        self.world.after_call(self.me);
     }
 
     fn with_request(
@@ -52,10 +42,7 @@ impl RankMut<'_> {
     }
 
     pub fn post(&mut self, group: &[Rank]) {
-        let epoch =
-            self.opening(Kind::Exposure(group.to_vec()), |w, p| w.post(p, group, NO_ASSERT));
-        self.world.net.model.of(self.me).exposure = Some(epoch);
-        self.world.after_call(self.me);
+        self.opening(Kind::Exposure(group.to_vec()), |w, p| w.post(p, group, NO_ASSERT));
     }
     pub fn start(&mut self, group: &[Rank]) {
         self.start_with(group, NO_ASSERT);
@@ -64,9 +51,7 @@ impl RankMut<'_> {
         self.start_with(group, NOCHECK);
     }
     fn start_with(&mut self, group: &[Rank], assert: Assert) {
-        let epoch = self.opening(Kind::Access(group.to_vec()), |w, p| w.start(p, group, assert));
-        self.world.net.model.of(self.me).access = Some(epoch);
-        self.world.after_call(self.me);
+        self.opening(Kind::Access(group.to_vec()), |w, p| w.start(p, group, assert));
     }
     pub fn lock(&mut self, mode: LockMode, target: Rank) {
         self.lock_with(mode, target, NO_ASSERT);
@@ -76,9 +61,7 @@ impl RankMut<'_> {
     }
     fn lock_with(&mut self, mode: LockMode, target: Rank, assert: Assert) {
         let kind = Kind::Lock { target, mode, nocheck: assert.nocheck };
-        let epoch = self.opening(kind, |w, p| w.lock(p, mode, target, assert));
-        self.world.net.model.of(self.me).locks.insert(target, epoch);
-        self.world.after_call(self.me);
+        self.opening(kind, |w, p| w.lock(p, mode, target, assert));
     }
     pub fn exclusive(&mut self, target: Rank) {
         self.lock(LockMode::Exclusive, target);
@@ -93,15 +76,13 @@ impl RankMut<'_> {
         self.lock_all_with(NOCHECK);
     }
     fn lock_all_with(&mut self, assert: Assert) {
-        let epoch =
-            self.opening(Kind::LockAll { nocheck: assert.nocheck }, |w, p| w.lock_all(p, assert));
-        self.world.net.model.of(self.me).lock_all = Some(epoch);
-        self.world.after_call(self.me);
+        let kind = Kind::LockAll { nocheck: assert.nocheck };
+        self.opening(kind, |w, p| w.lock_all(p, assert));
     }
 
     pub fn wait(&mut self) -> Req {
-        let epoch = self.world.net.model.of(self.me).exposure.take();
-        self.closing(epoch, |w, p| w.wait(p))
+        let meaning = self.world.net.model.close_exposure(self.me);
+        self.with_request(meaning, |w, p| w.wait(p))
     }
     /// `MPI_Win_test`. If true, the exposure is closed.
     pub fn test(&mut self) -> bool {
@@ -109,25 +90,23 @@ impl RankMut<'_> {
         let closed =
             result.unwrap_or_else(|error| panic!("rank {} may not test: {error}", self.me));
         if closed {
-            let epoch = self.world.net.model.of(self.me).exposure.take();
-            let epoch = epoch.expect("test of an exposure that the script has not opened");
-            self.world.net.model.close(epoch);
-            self.world.net.model.complete(self.me, &Meaning::Close(epoch));
+            let meaning = self.world.net.model.close_exposure(self.me);
+            self.world.net.model.complete(self.me, &meaning);
         }
         self.world.after_call(self.me);
         closed
     }
     pub fn complete(&mut self) -> Req {
-        let epoch = self.world.net.model.of(self.me).access.take();
-        self.closing(epoch, |w, p| w.complete(p))
+        let meaning = self.world.net.model.close_access(self.me);
+        self.with_request(meaning, |w, p| w.complete(p))
     }
     pub fn unlock(&mut self, target: Rank) -> Req {
-        let epoch = self.world.net.model.of(self.me).locks.remove(&target);
-        self.closing(epoch, |w, p| w.unlock(p, target))
+        let meaning = self.world.net.model.close_lock(self.me, target);
+        self.with_request(meaning, |w, p| w.unlock(p, target))
     }
     pub fn unlock_all(&mut self) -> Req {
-        let epoch = self.world.net.model.of(self.me).lock_all.take();
-        self.closing(epoch, |w, p| w.unlock_all(p))
+        let meaning = self.world.net.model.close_lock_all(self.me);
+        self.with_request(meaning, |w, p| w.unlock_all(p))
     }
     /// Waits for one of several counters that were never reset.
     pub fn await_counters(&mut self, first: u32, number: u32, sum: u64) -> Req {
@@ -161,22 +140,24 @@ impl RankMut<'_> {
     }
 }
 
+/// Private memory of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct Buf {
+    rank: Rank,
+    pub addr: Addr,
+    len: usize,
+}
+
 /// A contiguous operation on bytes, without buffers.
-pub fn byte_op(kind: OpKind, target: Rank, disp: u64, len: u64) -> Op {
-    Op {
-        origin: Addr::default(),
-        result: Addr::default(),
-        compare: Addr::default(),
-        disp,
-        len,
-        target,
-        kind,
-        element: native::BYTE,
-        reduction: reduction::REPLACE,
-        extent: 1,
-        shape: None,
-        notification: None,
-    }
+fn byte_op(kind: OpKind, target: Rank, disp: usize, len: usize) -> Op {
+    let op = Op::notify(target, Notification::counter(0));
+    let (disp, len, element) = (disp as u64, len as u64, native::BYTE);
+    Op { kind, disp, len, element, reduction: reduction::REPLACE, notification: None, ..op }
+}
+
+/// An operation on a 64-bit cell, without buffers.
+fn cell_op(kind: OpKind, target: Rank, disp: usize, reduction: Reduction) -> Op {
+    Op { element: native::U64, reduction, extent: 8, ..byte_op(kind, target, disp, 8) }
 }
 
 impl World {
@@ -199,59 +180,49 @@ impl World {
 
     /// Issues a notification.
     pub fn notify(&mut self, me: Rank, target: Rank, counter: u32) -> OpId {
-        self.issue(me, Op::notify(target, Notification::counter(counter)))
+        self.notify_by(me, target, Notification::counter(counter))
     }
     /// Issues a tagged notification.
     pub fn notify_tagged(&mut self, me: Rank, target: Rank, tag: u32) -> OpId {
-        self.issue(me, Op::notify(target, Notification::tag(tag)))
+        self.notify_by(me, target, Notification::tag(tag))
+    }
+    fn notify_by(&mut self, me: Rank, target: Rank, notification: Notification) -> OpId {
+        // The checker identifies operations by their buffers.
+        let origin = self.place(me, &[0]).addr;
+        self.issue(me, Op { origin, ..Op::notify(target, notification) })
     }
     pub fn put(&mut self, me: Rank, target: Rank, disp: usize, data: &[u8]) -> OpId {
-        let op = self.put_op(target, disp, data);
+        let op = self.put_op(me, target, disp, data);
         self.issue(me, op)
     }
-    pub fn put_op(&mut self, target: Rank, disp: usize, data: &[u8]) -> Op {
-        let buf = self.net.allocate(data.to_vec());
-        Op { origin: buf.addr(), ..byte_op(OpKind::Put, target, disp as u64, data.len() as u64) }
+    pub fn put_op(&mut self, me: Rank, target: Rank, disp: usize, data: &[u8]) -> Op {
+        let origin = self.place(me, data).addr;
+        Op { origin, ..byte_op(OpKind::Put, target, disp, data.len()) }
     }
     pub fn get(&mut self, me: Rank, target: Rank, disp: usize, len: usize) -> (OpId, Buf) {
-        let (op, buf) = self.get_op(target, disp, len);
+        let (op, buf) = self.get_op(me, target, disp, len);
         (self.issue(me, op), buf)
     }
-    pub fn get_op(&mut self, target: Rank, disp: usize, len: usize) -> (Op, Buf) {
-        let buf = self.net.allocate(vec![0xee; len]);
-        (Op { result: buf.addr(), ..byte_op(OpKind::Get, target, disp as u64, len as u64) }, buf)
+    pub fn get_op(&mut self, me: Rank, target: Rank, disp: usize, len: usize) -> (Op, Buf) {
+        let buf = self.place(me, &vec![0xee; len]);
+        (Op { result: buf.addr, ..byte_op(OpKind::Get, target, disp, len) }, buf)
     }
     /// Accumulate with `MPI_SUM` to a 64-bit cell.
     pub fn add(&mut self, me: Rank, target: Rank, disp: usize, value: u64) -> OpId {
-        let origin = self.net.allocate(value.to_le_bytes().to_vec()).addr();
-        let op = byte_op(OpKind::Accumulate, target, disp as u64, 8);
-        self.issue(
-            me,
-            Op { origin, element: native::U64, reduction: reduction::SUM, extent: 8, ..op },
-        )
+        let origin = self.place(me, &value.to_le_bytes()).addr;
+        self.issue(me, Op { origin, ..cell_op(OpKind::Accumulate, target, disp, reduction::SUM) })
     }
     /// Accumulate with `MPI_REPLACE` to a 64-bit cell.
     pub fn replace(&mut self, me: Rank, target: Rank, disp: usize, value: u64) -> OpId {
-        let origin = self.net.allocate(value.to_le_bytes().to_vec()).addr();
-        let op = byte_op(OpKind::Accumulate, target, disp as u64, 8);
-        self.issue(
-            me,
-            Op { origin, element: native::U64, reduction: reduction::REPLACE, extent: 8, ..op },
-        )
+        let origin = self.place(me, &value.to_le_bytes()).addr;
+        let op = cell_op(OpKind::Accumulate, target, disp, reduction::REPLACE);
+        self.issue(me, Op { origin, ..op })
     }
     pub fn fetch_add(&mut self, me: Rank, target: Rank, disp: usize, value: u64) -> (OpId, Buf) {
-        let origin = self.net.allocate(value.to_le_bytes().to_vec()).addr();
-        let result = self.net.allocate(vec![0xee; 8]);
-        let op = byte_op(OpKind::GetAccumulate, target, disp as u64, 8);
-        let op = Op {
-            origin,
-            result: result.addr(),
-            element: native::U64,
-            reduction: reduction::SUM,
-            extent: 8,
-            ..op
-        };
-        (self.issue(me, op), result)
+        let origin = self.place(me, &value.to_le_bytes()).addr;
+        let result = self.place(me, &[0xee; 8]);
+        let op = cell_op(OpKind::GetAccumulate, target, disp, reduction::SUM);
+        (self.issue(me, Op { origin, result: result.addr, ..op }), result)
     }
     pub fn compare_and_swap(
         &mut self,
@@ -261,16 +232,27 @@ impl World {
         compare: u64,
         new: u64,
     ) -> (OpId, Buf) {
-        let origin = self.net.allocate(new.to_le_bytes().to_vec()).addr();
-        let compare = self.net.allocate(compare.to_le_bytes().to_vec()).addr();
-        let result = self.net.allocate(vec![0xee; 8]);
-        let op = byte_op(OpKind::CompareAndSwap, target, disp as u64, 8);
-        let op =
-            Op { origin, compare, result: result.addr(), element: native::U64, extent: 8, ..op };
-        (self.issue(me, op), result)
+        let origin = self.place(me, &new.to_le_bytes()).addr;
+        let compare = self.place(me, &compare.to_le_bytes()).addr;
+        let result = self.place(me, &[0xee; 8]);
+        let op = cell_op(OpKind::CompareAndSwap, target, disp, reduction::REPLACE);
+        (self.issue(me, Op { origin, compare, result: result.addr, ..op }), result)
+    }
+
+    /// Puts bytes into private memory of a process.
+    fn place(&mut self, rank: Rank, bytes: &[u8]) -> Buf {
+        let buf = Buf { rank, addr: self.net.sim.allocate(rank, bytes.len()), len: bytes.len() };
+        self.overwrite(rank, buf.addr, bytes);
+        buf
+    }
+    pub fn overwrite(&mut self, rank: Rank, at: Addr, bytes: &[u8]) {
+        self.net.sim.private_mut(rank, at, bytes.len()).copy_from_slice(bytes);
+    }
+    pub fn buf(&self, buf: Buf) -> &[u8] {
+        self.net.sim.private(buf.rank, buf.addr, buf.len)
     }
     /// Value of a 64-bit buffer.
     pub fn value(&self, buf: Buf) -> u64 {
-        u64::from_le_bytes(self.net.buf(buf)[..8].try_into().expect("8 bytes"))
+        u64::from_le_bytes(self.buf(buf).try_into().expect("8 bytes"))
     }
 }

@@ -1,13 +1,5 @@
 //! Loom: all interleavings of processes that notify and one that reads, resets and waits, within
 //! bounds. The production engine runs over loom's words.
-//!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom_counters`;
-//! `LOOM_MAX_PREEMPTIONS` raises the bound.
-#![cfg(loom)]
-#![allow(
-    clippy::undocumented_unsafe_blocks,
-    reason = "loom checks the accesses that unsafe would have to justify"
-)]
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;

@@ -1,18 +1,9 @@
 //! Set-up and end of shared-memory windows: all processes get one result, and nothing is left
-//! behind. A single test function, because it counts the mappings and descriptors of this process.
+//! behind. A single test function in a process of its own, because it counts mappings and descriptors.
 
-#![cfg(not(loom))]
-#![allow(
-    clippy::undocumented_unsafe_blocks,
-    reason = "tests read and write the buffers that they own"
-)]
-
-#[allow(unreachable_pub, reason = "one module for several test files")]
-mod shm_world;
-
+use crate::world::*;
 use mpix_rma::engine::*;
 use mpix_rma::transport::shm::*;
-use shm_world::*;
 
 /// A host that falsifies what one rank sends or receives.
 struct Tampered<F: FnMut(u32, &mut [u8], bool)> {
@@ -76,6 +67,10 @@ fn is_of(error: &SetupError, rank: Rank, words: &str) -> bool {
 
 #[test]
 fn all_ranks_get_one_result_and_nothing_is_left() {
+    in_own_process("setup::all_ranks_get_one_result_and_nothing_is_left", one_result);
+}
+
+fn one_result() {
     // The process's memory file, with its doorbell, is created with the first window and stays.
     run(2, |world| {
         let mut w = world.allocate(8);

@@ -1,7 +1,5 @@
 //! Loom: all interleavings of arming a window while peers contact it [PR-6], within bounds.
 
-#![cfg(loom)]
-
 use loom::sync::Arc;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use loom::sync::atomic::{AtomicU32, AtomicU64};

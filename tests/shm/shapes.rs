@@ -1,24 +1,15 @@
 //! Shaped operations on the shared-memory transport, on every path, mixed with plain ones and in
 //! order.
 
-#![cfg(not(loom))]
-#![allow(
-    clippy::undocumented_unsafe_blocks,
-    reason = "tests read and write the buffers that they own"
-)]
-
-#[allow(unreachable_pub, reason = "one module for several test files")]
-mod shm_world;
-
 use std::sync::Arc;
 
+use crate::world::*;
 use mpix_rma::engine::*;
 use mpix_rma::transport::Proposal;
 use mpix_rma::transport::datatype::element::reduction;
 use mpix_rma::transport::datatype::{Block, Layout, Shape, Side};
 use mpix_rma::transport::datatype::{gathered, scatter};
 use mpix_rma::transport::shm::ShmWindow;
-use shm_world::*;
 
 const WORD: usize = 8;
 

@@ -1,25 +1,17 @@
 //! Measures the transport between two processes, and checks that it works between processes. Tiny
-//! under `cargo test`. To measure: `cargo test --release --test shm_speed -- --ignored --nocapture
+//! under `cargo test`. To measure: `cargo test --release --test shm speed -- --ignored --nocapture
 //! --test-threads 1`.
 
-#![cfg(not(loom))]
-#![allow(
-    clippy::undocumented_unsafe_blocks,
-    reason = "tests read and write the buffers that they own"
-)]
 #![allow(clippy::disallowed_methods, reason = "it measures")]
-
-#[allow(unreachable_pub, reason = "one module for several test files")]
-mod shm_world;
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
+use crate::world::{F64, Flavour, LockWords, U64, barrier, bytes, in_own_process, op};
 use mpix_rma::engine::*;
 use mpix_rma::transport::datatype::element::reduction;
 use mpix_rma::transport::shm::*;
-use shm_world::{F64, Flavour, LockWords, U64, barrier, bytes, op};
 
 /// The bootstrap of two processes, through memory that they have shared since before the fork.
 struct Forked {
@@ -237,6 +229,11 @@ unsafe fn foreign_reduce(_: Element, _: Reduction, _: *const u8, _: *mut u8, _: 
 
 #[test]
 fn works_between_processes() {
+    // A fork copies no other threads, so what they hold would never be released.
+    in_own_process("speed::works_between_processes", between_processes);
+}
+
+fn between_processes() {
     for (flavour, attentive) in [
         (Flavour::Allocated, true),
         (Flavour::Attached, true),

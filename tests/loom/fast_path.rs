@@ -1,9 +1,5 @@
 //! The fast path under loom: a reader never mixes two targets, and never finds one after it was
 //! closed.
-//!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom_fast_path`;
-//! `LOOM_MAX_PREEMPTIONS` raises the bound.
-#![cfg(loom)]
 
 use loom::sync::Arc;
 use loom::thread;

@@ -1,13 +1,24 @@
 //! The processes of a window as threads of one process.
 
-#![allow(dead_code, reason = "each test file uses a part")]
-
+use std::process::Command;
 use std::sync::{Arc, Barrier, Mutex};
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::Proposal;
 use mpix_rma::transport::datatype::element::{FIRST_FOREIGN, native_extent};
 use mpix_rma::transport::shm::*;
+
+/// Runs the body of the test `name` in a process of its own, without other tests.
+pub fn in_own_process(name: &str, body: impl FnOnce()) {
+    const OWN: &str = "MPIX_TEST_OWN_PROCESS";
+    if std::env::var_os(OWN).is_some() {
+        return body();
+    }
+    let test = std::env::current_exe().unwrap();
+    let child = Command::new(test).args(["--exact", name]).env(OWN, "1").output().unwrap();
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success() && said.contains("1 passed"), "{name}: {said}");
+}
 
 /// The bootstrap of one thread: gathers through a shared buffer between barriers.
 #[derive(Clone)]

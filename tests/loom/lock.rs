@@ -1,9 +1,5 @@
 //! Loom: the queue lock [LK-1 to LK-4]. All interleavings, up to a bound on preemptions, of two or
 //! three processes that share only lock words, with the memory orderings of shared memory.
-//!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test --release --test loom_lock`; `LOOM_MAX_PREEMPTIONS`
-//! raises the bound.
-#![cfg(loom)]
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering};

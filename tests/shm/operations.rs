@@ -1,22 +1,12 @@
-//! The shared-memory transport. Threads play the processes of a window: each maps the segment by
-//! itself, and cross-memory attach also works within one process.
-
-#![cfg(not(loom))]
-#![allow(
-    clippy::undocumented_unsafe_blocks,
-    reason = "tests read and write the buffers that they own"
-)]
-
-#[allow(unreachable_pub, reason = "one module for several test files")]
-mod shm_world;
+//! Puts, gets, words, agreements and the doorbell.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::world::*;
 use mpix_rma::engine::*;
 use mpix_rma::transport::Proposal;
 use mpix_rma::transport::datatype::element::reduction;
 use mpix_rma::transport::shm::*;
-use shm_world::*;
 
 /// Runs `body` on `ranks` threads for each flavour of window, with `size` bytes per rank.
 fn everywhere(ranks: u32, size: usize, body: impl Fn(&World, ShmWindow) + Sync) {

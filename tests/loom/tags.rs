@@ -1,11 +1,5 @@
 //! Loom: all interleavings of the ring of tagged notifications, within bounds.
 
-#![cfg(loom)]
-#![allow(
-    clippy::undocumented_unsafe_blocks,
-    reason = "loom checks the accesses that unsafe would have to justify"
-)]
-
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;

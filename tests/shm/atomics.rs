@@ -1,21 +1,12 @@
 //! Atomic operations of the shared-memory transport: arithmetic, order, atomicity, and targets that
 //! do not poll.
 
-#![cfg(not(loom))]
-#![allow(
-    clippy::undocumented_unsafe_blocks,
-    reason = "tests read and write the buffers that they own"
-)]
-
-#[allow(unreachable_pub, reason = "one module for several test files")]
-mod shm_world;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::world::*;
 use mpix_rma::engine::*;
 use mpix_rma::transport::Proposal;
 use mpix_rma::transport::datatype::element::{native_has, reduction};
-use shm_world::*;
 
 const NATIVE: [Element; 11] = [I8, U8, I16, U16, I32, U32, I64, U64, F32, F64, BYTE];
 
