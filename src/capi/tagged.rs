@@ -10,7 +10,7 @@ use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::request::persistent;
 use crate::mpi::rma::call::{Done, not_complete, on_our_window, require, wait_unless_broken};
-use crate::mpi::rma::tagged::tag_of;
+use crate::mpi::rma::notify::tag_of;
 use crate::runtime::{Guard, Window, with_port};
 
 /// The source and tag to match; `None` for `MPI_PROC_NULL`.
