@@ -18,7 +18,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::AtomicPtr;
 
 use super::registry::NO_HANDLE;
-use super::window::{HostHandle, Window};
+use super::window::HostHandle;
 use crate::engine::Rank;
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -186,25 +186,4 @@ pub(crate) fn look(handle: HostHandle, target: Rank) -> Option<MappedTarget> {
     let calls = CALLS.get().wrapping_add(1);
     CALLS.set(calls);
     (!calls.is_multiple_of(CALLS_PER_ENTRY)).then_some(memory)
-}
-
-impl Window {
-    /// After an operation to `target`: if it was a copy, lets other threads copy too, without
-    /// entering the runtime.
-    #[inline]
-    pub(crate) fn open_fast_path(&self, target: Rank) {
-        if let Some(fast_path) = self.fast_path
-            && self.engine.has_direct_route(target)
-        {
-            fast_path.open(target, || self.port.mapped_target(target));
-        }
-    }
-
-    /// Called before a call opens or closes an access epoch.
-    #[inline]
-    pub(crate) fn close_fast_path(&self) {
-        if let Some(fast_path) = self.fast_path {
-            fast_path.close();
-        }
-    }
 }

@@ -289,17 +289,20 @@ macro_rules! window_calls {
     }};
     // The rest is a function of its own, so that it costs nothing where the call ends before it.
     (@body $win:ident, $name:ident, $host:tt
-     ($($arg:ident: $type:ty),*) $body:expr, $first:expr) => {{
+     ($($arg:ident: $type:ty),* $(; $($out:ident: $result:ty),*)?) $body:expr, $first:expr) => {{
         #[inline(never)]
         #[allow(clippy::too_many_arguments, reason = "those of the call")]
-        unsafe extern "C" fn rest($($arg: $type),*) -> std::ffi::c_int {
-            window_calls! { @on $win, $name, $host ($($arg),*) $body }
+        unsafe extern "C" fn rest(
+            $($arg: $type,)* $($($out: *mut $result),*)?
+        ) -> std::ffi::c_int {
+            window_calls! { @body $win, $name, $host
+                ($($arg: $type),* $(; $($out: $result),*)?) $body, }
         }
         if let Some(code) = $first {
             return code;
         }
         // SAFETY: the application's arguments, passed on.
-        unsafe { rest($($arg),*) }
+        unsafe { rest($($arg,)* $($($out),*)?) }
     }};
     (@on $win:ident, $name:ident, [$host:ident]
      ($($arg:ident),* $(; $($out:ident),*)?) $body:expr) => {
@@ -308,7 +311,7 @@ macro_rules! window_calls {
             $win,
             $body,
             // SAFETY: the application's arguments, passed on.
-            || unsafe { $host($($arg,)* $($($out.as_ptr()),*)?) },
+            || unsafe { $host($($arg,)* $($($out.as_ptr().cast()),*)?) },
         )
     };
     (@on $win:ident, $name:ident, [] $arguments:tt $body:expr) => {

@@ -166,6 +166,25 @@ impl Window {
         }
     }
 
+    /// After an operation to `target`: if it was a copy, lets other threads copy too, without
+    /// entering the runtime.
+    #[inline]
+    pub(crate) fn open_fast_path(&self, target: Rank) {
+        if let Some(fast_path) = self.fast_path
+            && self.engine.has_direct_route(target)
+        {
+            fast_path.open(target, || self.port.mapped_target(target));
+        }
+    }
+
+    /// Called before a call opens or closes an access epoch.
+    #[inline]
+    pub(crate) fn close_fast_path(&self) {
+        if let Some(fast_path) = self.fast_path {
+            fast_path.close();
+        }
+    }
+
     /// The memory of `target` as mapped here, if put and get to it are copies by load and store. It
     /// does not move while the window exists.
     pub(super) fn mapped_target(&self, target: Rank) -> Option<MappedTarget> {
