@@ -8,8 +8,7 @@ use std::sync::OnceLock;
 use super::notify::*;
 use super::tagged::*;
 use super::*;
-use crate::mpi::rma::notify::*;
-use crate::mpi::rma::tagged::*;
+use crate::mpi::rma::communication::*;
 
 /// Fortran's default integer, as the hosts are built.
 type Fint = c_int;

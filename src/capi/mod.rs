@@ -17,101 +17,92 @@ use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::boundary;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
-use crate::mpi::rma::call::{Done, admit, deliver, deliver_complete, on_our_window, require};
+use crate::mpi::rma::call::{Done, admit, deliver, deliver_complete, require, window_calls};
 use crate::mpi::rma::sync::{self, Checked};
-use crate::runtime::{Scope, Window};
+use crate::runtime::{Guard, Scope, Window};
 
-/// A call that opens an epoch, with the processes of `group` if it has one. Its request is
-/// complete.
+/// A call that opens an epoch. Its request is complete.
 #[inline(always)]
 fn opening(
-    call: &'static str,
-    window: MPI_Win,
+    mut guard: Guard,
     request: Out<'_, MPI_Request>,
-    group: Option<MPI_Group>,
     body: impl FnOnce(&mut Window) -> Done,
-) -> c_int {
-    if let Some(code) = sync::invalid_group(group) {
-        return code;
-    }
-    on_our_window(call, window, |mut guard| {
-        require(request)?;
-        body(guard.windows.called())?;
-        drop(guard);
-        deliver_complete(request)
-    })
+) -> Done {
+    require(request)?;
+    body(guard.windows.called())?;
+    drop(guard);
+    deliver_complete(request)
 }
 
-/// A call that closes an epoch or flushes.
+/// A call that closes an epoch or flushes; `target`: it completes operations to this process only.
 #[inline(always)]
 fn closing(
-    call: &'static str,
-    window: MPI_Win,
+    mut guard: Guard,
     request: Out<'_, MPI_Request>,
     target: Option<u32>,
     body: impl FnOnce(&mut Window) -> Checked<Outcome>,
-) -> c_int {
-    on_our_window(call, window, |mut guard| {
-        admit(request)?;
-        let window = guard.windows.called();
-        let outcome = body(window)?;
-        let outcome = window.poll_while_moving(outcome);
-        deliver(guard, outcome, Scope::Target(target), request)
-    })
+) -> Done {
+    admit(request)?;
+    let window = guard.windows.called();
+    let outcome = body(window)?;
+    let outcome = window.poll_while_moving(outcome);
+    deliver(guard, outcome, Scope::Target(target), request)
 }
 
-/// Defines a call, exported under both names.
-macro_rules! calls {
-    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) as $form:ident($target:expr, $body:expr);)*) => {$(
-        $(#[$doc])*
-        ///
-        /// # Safety
-        /// `win` is a window handle, and `request` is NULL (an error) or has room for a request.
-        /// Buffers of the epoch's operations stay the library's until the request of the call that
-        /// closes it is complete [EP-8].
-        #[inline(never)]
-        pub unsafe extern "C" fn $name($($arg: $type,)* win: MPI_Win, request: *mut MPI_Request) -> c_int {
-            // SAFETY: the contract of this call says so of `request`.
-            let request = unsafe { Out::new(request) };
-            $form(stringify!($name), win, request, $target, $body)
-        }
-        exports! { $name($($arg: $type,)* win: MPI_Win, request: *mut MPI_Request); }
-    )*};
-}
-
-calls! {
+window_calls! { win;
     /// Opens an exposure epoch to the processes of `group`.
-    MPIX_Win_ipost(group: MPI_Group, assert: c_int) as opening(Some(group), |window| sync::post(window, group, assert));
+    MPIX_Win_ipost(group: MPI_Group, assert: c_int, win: MPI_Win; request: MPI_Request),
+        |guard| opening(guard, request, |window| sync::post(window, group, assert)),
+        unless sync::invalid_group(group);
     /// Opens an access epoch to the processes of `group`.
-    MPIX_Win_istart(group: MPI_Group, assert: c_int) as opening(Some(group), |window| sync::start(window, group, assert));
+    MPIX_Win_istart(group: MPI_Group, assert: c_int, win: MPI_Win; request: MPI_Request),
+        |guard| opening(guard, request, |window| sync::start(window, group, assert)),
+        unless sync::invalid_group(group);
     /// Closes the access epoch; complete when its operations are.
-    MPIX_Win_icomplete() as closing(None, sync::complete);
+    MPIX_Win_icomplete(win: MPI_Win; request: MPI_Request),
+        |guard| closing(guard, request, None, sync::complete);
     /// Closes the exposure epoch; complete when every origin has completed its access.
-    MPIX_Win_iwait() as closing(sync::NOWHERE, sync::wait);
+    MPIX_Win_iwait(win: MPI_Win; request: MPI_Request),
+        |guard| closing(guard, request, sync::NOWHERE, sync::wait);
     /// Closes a fence epoch and opens the next; complete when the operations before it are, and all
     /// processes have called.
-    MPIX_Win_ifence(assert: c_int) as closing(None, |window| sync::fence(window, assert));
+    MPIX_Win_ifence(assert: c_int, win: MPI_Win; request: MPI_Request),
+        |guard| closing(guard, request, None, |window| sync::fence(window, assert));
     /// Opens a lock epoch.
-    MPIX_Win_ilock(lock_type: c_int, rank: c_int, assert: c_int) as opening(None, |window| {
-        sync::lock(window, "MPIX_Win_ilock", lock_type, rank, assert).map(|_| ())
-    });
+    MPIX_Win_ilock(
+        lock_type: c_int, rank: c_int, assert: c_int, win: MPI_Win; request: MPI_Request
+    ),
+        |guard| opening(guard, request, |window| {
+            sync::lock(window, "MPIX_Win_ilock", lock_type, rank, assert).map(|_| ())
+        });
     /// Closes a lock epoch; complete when its operations are, at the target too.
-    MPIX_Win_iunlock(rank: c_int) as closing(Some(rank as u32), |window| sync::unlock(window, rank));
+    MPIX_Win_iunlock(rank: c_int, win: MPI_Win; request: MPI_Request),
+        |guard| closing(guard, request, Some(rank as u32), |window| sync::unlock(window, rank));
     /// Opens a shared lock epoch to all processes.
-    MPIX_Win_ilock_all(assert: c_int) as opening(None, |window| {
-        sync::lock_all(window, "MPIX_Win_ilock_all", assert)
-    });
+    MPIX_Win_ilock_all(assert: c_int, win: MPI_Win; request: MPI_Request),
+        |guard| opening(guard, request, |window| {
+            sync::lock_all(window, "MPIX_Win_ilock_all", assert)
+        });
     /// Closes it; complete when its operations are, at their targets too.
-    MPIX_Win_iunlock_all() as closing(None, sync::unlock_all);
+    MPIX_Win_iunlock_all(win: MPI_Win; request: MPI_Request),
+        |guard| closing(guard, request, None, sync::unlock_all);
     /// Complete when the operations to `rank` that were called before are, there too.
-    MPIX_Win_iflush(rank: c_int) as closing(Some(rank as u32), |window| sync::flush(window, rank, false));
+    MPIX_Win_iflush(rank: c_int, win: MPI_Win; request: MPI_Request),
+        |guard| closing(guard, request, Some(rank as u32), |window| {
+            sync::flush(window, rank, false)
+        });
     /// Complete when the buffers of the operations to `rank` that were called before may be used
     /// again.
-    MPIX_Win_iflush_local(rank: c_int) as closing(Some(rank as u32), |window| sync::flush(window, rank, true));
+    MPIX_Win_iflush_local(rank: c_int, win: MPI_Win; request: MPI_Request),
+        |guard| closing(guard, request, Some(rank as u32), |window| {
+            sync::flush(window, rank, true)
+        });
     /// Complete when all operations that were called before are, at their targets too.
-    MPIX_Win_iflush_all() as closing(None, |window| sync::flush_all(window, false));
+    MPIX_Win_iflush_all(win: MPI_Win; request: MPI_Request),
+        |guard| closing(guard, request, None, |window| sync::flush_all(window, false));
     /// Complete when the buffers of all operations that were called before may be used again.
-    MPIX_Win_iflush_local_all() as closing(None, |window| sync::flush_all(window, true));
+    MPIX_Win_iflush_local_all(win: MPI_Win; request: MPI_Request),
+        |guard| closing(guard, request, None, |window| sync::flush_all(window, true));
 }
 
 /// The library's version.

@@ -5,11 +5,8 @@ use std::ffi::c_int;
 use crate::engine::{Notified, Outcome};
 use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
-use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
-use crate::mpi::rma::call::{
-    Done, admit, deliver, not_complete, on_our_window, wait_unless_broken,
-};
+use crate::mpi::rma::call::{Done, admit, deliver, not_complete, wait_unless_broken, window_calls};
 use crate::mpi::window::any_objection;
 use crate::runtime::progress::{FocusedPoll, step};
 use crate::runtime::window::CounterOutput;
@@ -69,7 +66,10 @@ fn counter_output(
 }
 
 fn look(window: &mut Window, range: Range) -> Option<Notified> {
-    with_port!(&mut window.port, port => window.engine.look_at_counters(port, range.first, range.number, range.expected))
+    let Range { first, number, expected } = range;
+    with_port!(&mut window.port, port => {
+        window.engine.look_at_counters(port, first, number, expected)
+    })
 }
 
 /// Blocks until a counter is high enough. Polls only the counters, until they have not changed for
@@ -165,34 +165,16 @@ fn set_number(mut guard: Guard, number: c_int) -> Done {
     }
 }
 
-/// Defines calls, exported under both names; their output arguments stand behind a semicolon.
-macro_rules! calls {
-    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),* $(; $($out:ident: $result:ty),*)?) = $body:expr;)*) => {$(
-        $(#[$doc])*
-        ///
-        /// # Safety
-        /// `win` is a window handle. Each output argument is NULL (an error) or memory for its
-        /// type.
-        #[inline(never)]
-        pub unsafe extern "C" fn $name(win: MPI_Win, $($arg: $type),* $($(, $out: *mut $result)*)?) -> c_int {
-            $($(
-                // SAFETY: the contract of this call says so of each output argument.
-                let $out = unsafe { Out::new($out) };
-            )*)?
-            on_our_window(stringify!($name), win, $body)
-        }
-        exports! { $name(win: MPI_Win, $($arg: $type),* $($(, $out: *mut $result)*)?); }
-    )*};
-}
-
-calls! {
+window_calls! { win;
     /// Collective: sets the number of counters of this process to `num`. All counters start at 0.
-    MPIX_Win_set_num_notify(info: MPI_Info, num: c_int) = |guard| {
+    MPIX_Win_set_num_notify(win: MPI_Win, info: MPI_Info, num: c_int),
+        |guard| {
         let _ = info;
         set_number(guard, num)
     };
     /// Returns the number of counters of a process.
-    MPIX_Win_get_num_notify(rank: c_int; num: c_int) = |mut guard| {
+    MPIX_Win_get_num_notify(win: MPI_Win, rank: c_int; num: c_int),
+        |mut guard| {
         require(num, "num is NULL")?;
         let window = guard.windows.called();
         let Some(rank) = u32::try_from(rank).ok().filter(|rank| *rank < window.size) else {
@@ -203,7 +185,8 @@ calls! {
         Ok(())
     };
     /// Returns the value of a counter of this process.
-    MPIX_Win_get_notify_value(notification_idx: c_int; value: MPI_Count) = |mut guard| {
+    MPIX_Win_get_notify_value(win: MPI_Win, notification_idx: c_int; value: MPI_Count),
+        |mut guard| {
         require(value, "value is NULL")?;
         let ours = guard.windows.called();
         let range = own(ours, notification_idx, 1, 0)?;
@@ -213,7 +196,8 @@ calls! {
         Ok(())
     };
     /// Returns the value of a counter of this process and sets it to 0.
-    MPIX_Win_reset_notify_value(notification_idx: c_int; value: MPI_Count) = |mut guard| {
+    MPIX_Win_reset_notify_value(win: MPI_Win, notification_idx: c_int; value: MPI_Count),
+        |mut guard| {
         require(value, "value is NULL")?;
         let ours = guard.windows.called();
         let range = own(ours, notification_idx, 1, 0)?;
@@ -223,19 +207,26 @@ calls! {
         Ok(())
     };
     /// Complete when the counter is at least `expected`.
-    MPIX_Win_notify_ithreshold(notification_idx: c_int, expected: MPI_Count; request: MPI_Request) = |mut guard| {
+    MPIX_Win_notify_ithreshold(
+        win: MPI_Win, notification_idx: c_int, expected: MPI_Count; request: MPI_Request
+    ),
+        |mut guard| {
         admit(request)?;
         let range = own(guard.windows.called(), notification_idx, 1, expected)?;
         start(guard, range, CounterOutput::none(), request)
     };
     /// Returns when the counter is at least `expected`.
-    MPIX_Win_notify_threshold(notification_idx: c_int, expected: MPI_Count) = |mut guard| {
+    MPIX_Win_notify_threshold(win: MPI_Win, notification_idx: c_int, expected: MPI_Count),
+        |mut guard| {
         let range = own(guard.windows.called(), notification_idx, 1, expected)?;
         block(guard, range)?;
         Ok(())
     };
     /// Tests whether the counter is at least `expected`.
-    MPIX_Win_notify_test_threshold(notification_idx: c_int, expected: MPI_Count; flag: c_int) = |mut guard| {
+    MPIX_Win_notify_test_threshold(
+        win: MPI_Win, notification_idx: c_int, expected: MPI_Count; flag: c_int
+    ),
+        |mut guard| {
         require(flag, "flag is NULL")?;
         let range = own(guard.windows.called(), notification_idx, 1, expected)?;
         let found = test(guard, range)?;
@@ -244,7 +235,9 @@ calls! {
     };
     /// Complete when one of `num` counters from `first` on is not 0. `idx` and `value` are its
     /// index and value.
-    MPIX_Win_notify_iwaitsome(first: c_int, num: c_int; idx: c_int, value: MPI_Count, request: MPI_Request) =
+    MPIX_Win_notify_iwaitsome(
+        win: MPI_Win, first: c_int, num: c_int; idx: c_int, value: MPI_Count, request: MPI_Request
+    ),
         |mut guard| {
             admit(request)?;
             let output = counter_output(idx, value)?;
@@ -252,7 +245,8 @@ calls! {
             start(guard, range, output, request)
         };
     /// Returns when one of `num` counters from `first` on is not 0.
-    MPIX_Win_notify_waitsome(first: c_int, num: c_int; idx: c_int, value: MPI_Count) = |mut guard| {
+    MPIX_Win_notify_waitsome(win: MPI_Win, first: c_int, num: c_int; idx: c_int, value: MPI_Count),
+        |mut guard| {
         let output = counter_output(idx, value)?;
         let range = own(guard.windows.called(), first, num, 1)?;
         if let Some(found) = block(guard, range)? {
@@ -261,7 +255,9 @@ calls! {
         Ok(())
     };
     /// Tests whether one of `num` counters from `first` on is not 0.
-    MPIX_Win_notify_testsome(first: c_int, num: c_int; idx: c_int, value: MPI_Count, flag: c_int) =
+    MPIX_Win_notify_testsome(
+        win: MPI_Win, first: c_int, num: c_int; idx: c_int, value: MPI_Count, flag: c_int
+    ),
         |mut guard| {
             let output = counter_output(idx, value)?;
             require(flag, "flag is NULL")?;

@@ -5,12 +5,11 @@ use std::ffi::c_int;
 use crate::engine::{Arrival, Wanted};
 use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
-use crate::mpi::abi::host::exports;
 use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::request::persistent;
-use crate::mpi::rma::call::{Done, not_complete, on_our_window, require, wait_unless_broken};
-use crate::mpi::rma::tagged::tag_of;
+use crate::mpi::rma::call::{Done, not_complete, require, wait_unless_broken, window_calls};
+use crate::mpi::rma::notify::tag_of;
 use crate::runtime::{Guard, Window, with_port};
 
 /// The source and tag to match; `None` for `MPI_PROC_NULL`.
@@ -25,27 +24,7 @@ fn wanted(window: &Window, source: c_int, tag: c_int) -> Result<Option<Wanted>, 
     Ok(Some(Wanted { source, tag }))
 }
 
-/// Makes a persistent request for `expected_count` tagged notifications from `source` with `tag`,
-/// either of which may be a wildcard.
-///
-/// # Safety
-/// `win` is a window handle; `request` is NULL (an error) or has room for a request.
-#[inline(never)]
-pub unsafe extern "C" fn MPIX_Notify_init(
-    win: MPI_Win,
-    source: c_int,
-    tag: c_int,
-    expected_count: MPI_Count,
-    request: *mut MPI_Request,
-) -> c_int {
-    // SAFETY: the contract of this call says so of `request`.
-    let request = unsafe { Out::new(request) };
-    on_our_window("MPIX_Notify_init", win, |guard| {
-        require(request)?;
-        init(guard, source, tag, expected_count, request)
-    })
-}
-
+/// Makes a persistent request.
 fn init(
     mut guard: Guard,
     source: c_int,
@@ -53,6 +32,7 @@ fn init(
     expected: MPI_Count,
     request: Out<'_, MPI_Request>,
 ) -> Done {
+    require(request)?;
     let id = guard.windows.called_id();
     let ours = guard.windows.called();
     let wanted = wanted(ours, source, tag)?;
@@ -78,69 +58,68 @@ fn probed(window: &mut Window, wanted: Option<Wanted>) -> Option<Option<Arrival>
     with_port!(&mut window.port, port => window.engine.probe(port, wanted)).map(Some)
 }
 
-/// Tests for a matching notification that no request has taken, and leaves it there.
-///
-/// # Safety
-/// `win` is a window handle; `flag` is NULL (an error) or has room for an int; `status` is a place
-/// for a status or ignored.
-#[inline(never)]
-pub unsafe extern "C" fn MPIX_Notify_iprobe(
-    win: MPI_Win,
+/// Tests for a matching notification.
+fn test(
+    mut guard: Guard,
     source: c_int,
     tag: c_int,
-    flag: *mut c_int,
-    status: *mut MPI_Status,
-) -> c_int {
-    // SAFETY: the contract of this call says so of `flag` and `status`.
-    let (flag, status) = unsafe { (Out::new(flag), Status::new(status)) };
-    on_our_window("MPIX_Notify_iprobe", win, |mut guard| {
-        if flag.is_null() {
-            return Err(Fault::new(MPI_ERR_ARG, "flag is NULL"));
-        }
-        let ours = guard.windows.called();
-        let wanted = wanted(ours, source, tag)?;
-        let found = probed(ours, wanted);
-        if found.is_none() {
-            not_complete(guard)?;
-        }
-        flag.write(c_int::from(found.is_some()));
-        if let Some(arrival) = found {
-            persistent::fill(status, arrival);
-        }
-        Ok(())
-    })
+    flag: Out<'_, c_int>,
+    status: Status<'_>,
+) -> Done {
+    if flag.is_null() {
+        return Err(Fault::new(MPI_ERR_ARG, "flag is NULL"));
+    }
+    let ours = guard.windows.called();
+    let wanted = wanted(ours, source, tag)?;
+    let found = probed(ours, wanted);
+    if found.is_none() {
+        not_complete(guard)?;
+    }
+    flag.write(c_int::from(found.is_some()));
+    if let Some(arrival) = found {
+        persistent::fill(status, arrival);
+    }
+    Ok(())
 }
 
-/// Waits for a matching notification that no request has taken, and leaves it there.
-///
-/// # Safety
-/// `win` is a window handle; `status` is a place for a status or ignored.
-#[inline(never)]
-pub unsafe extern "C" fn MPIX_Notify_probe(
-    win: MPI_Win,
-    source: c_int,
-    tag: c_int,
-    status: *mut MPI_Status,
-) -> c_int {
-    // SAFETY: the contract of this call says so of `status`.
-    let status = unsafe { Status::new(status) };
-    on_our_window("MPIX_Notify_probe", win, |guard| {
-        let id = guard.windows.called_id();
-        let wanted = wanted(&guard[id], source, tag)?;
-        let mut found = None;
-        drop(wait_unless_broken(guard, id, |window| {
-            found = probed(window, wanted);
-            found.is_some()
-        })?);
-        if let Some(arrival) = found {
-            persistent::fill(status, arrival);
-        }
-        Ok(())
-    })
+/// Waits for a matching notification.
+fn wait(guard: Guard, source: c_int, tag: c_int, status: Status<'_>) -> Done {
+    let id = guard.windows.called_id();
+    let wanted = wanted(&guard[id], source, tag)?;
+    let mut found = None;
+    drop(wait_unless_broken(guard, id, |window| {
+        found = probed(window, wanted);
+        found.is_some()
+    })?);
+    if let Some(arrival) = found {
+        persistent::fill(status, arrival);
+    }
+    Ok(())
 }
 
-exports! {
-    MPIX_Notify_init(win: MPI_Win, source: c_int, tag: c_int, expected_count: MPI_Count, request: *mut MPI_Request);
-    MPIX_Notify_iprobe(win: MPI_Win, source: c_int, tag: c_int, flag: *mut c_int, status: *mut MPI_Status);
-    MPIX_Notify_probe(win: MPI_Win, source: c_int, tag: c_int, status: *mut MPI_Status);
+window_calls! { win;
+    /// Makes a persistent request for `expected_count` tagged notifications from `source` with
+    /// `tag`, either of which may be a wildcard.
+    MPIX_Notify_init(
+        win: MPI_Win, source: c_int, tag: c_int, expected_count: MPI_Count; request: MPI_Request
+    ),
+        |guard| init(guard, source, tag, expected_count, request);
+    /// Tests for a matching notification that no request has taken, and leaves it there. `status`
+    /// is a place for a status or ignored.
+    MPIX_Notify_iprobe(
+        win: MPI_Win, source: c_int, tag: c_int, flag: *mut c_int, status: *mut MPI_Status
+    ),
+        |guard| {
+            // SAFETY: the contract of this call says so of `flag` and `status`.
+            let (flag, status) = unsafe { (Out::new(flag), Status::new(status)) };
+            test(guard, source, tag, flag, status)
+        };
+    /// Waits for a matching notification that no request has taken, and leaves it there. `status`
+    /// is a place for a status or ignored.
+    MPIX_Notify_probe(win: MPI_Win, source: c_int, tag: c_int, status: *mut MPI_Status),
+        |guard| {
+            // SAFETY: the contract of this call says so of `status`.
+            let status = unsafe { Status::new(status) };
+            wait(guard, source, tag, status)
+        };
 }

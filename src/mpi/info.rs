@@ -491,11 +491,17 @@ macro_rules! keyed {
         /// # Safety
         /// As MPI says of the call.
         #[inline(never)]
-        pub unsafe extern "C" fn $name(info: MPI_Info, $key: *const c_char $(, $arg: $type)*) -> c_int {
+        pub unsafe extern "C" fn $name(
+            info: MPI_Info, $key: *const c_char $(, $arg: $type)*
+        ) -> c_int {
             // SAFETY: the application's arguments, passed on.
-            crate::mpi::abi::error::boundary(stringify!($name), || unsafe { $host(info, storable($key) $(, $arg)*) })
+            crate::mpi::abi::error::boundary(stringify!($name), || unsafe {
+                $host(info, storable($key) $(, $arg)*)
+            })
         }
-        crate::mpi::abi::host::exports! { $name(info: MPI_Info, $key: *const c_char $(, $arg: $type)*); }
+        crate::mpi::abi::host::exports! {
+            $name(info: MPI_Info, $key: *const c_char $(, $arg: $type)*);
+        }
     )*};
 }
 
@@ -509,7 +515,8 @@ keyed! {
 
 #[cfg(all(mpi_host = "openmpi", mpi_info_get_string))]
 keyed! {
-    MPI_Info_get_string => PMPI_Info_get_string(key, buflen: *mut c_int, value: *mut c_char, flag: *mut c_int);
+    MPI_Info_get_string => PMPI_Info_get_string(
+        key, buflen: *mut c_int, value: *mut c_char, flag: *mut c_int);
 }
 
 /// As [`read`], with the fault of what cannot be read.

@@ -12,10 +12,14 @@
 //! reader checks the key before and after it reads the rest. Loom checks this. A fast path is never
 //! freed, only passed on to another window, so a late reader always finds one.
 
+use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicPtr;
 
+use super::registry::NO_HANDLE;
+use super::window::HostHandle;
+use crate::engine::Rank;
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// A target's memory as this process has mapped it.
@@ -131,8 +135,12 @@ impl FastPath {
 
 /// Entries by window handle. If two windows share an entry, the younger one has it.
 const ENTRIES: usize = 64;
-/// No handle of a host has all bits set.
-const NO_HANDLE: u64 = u64::MAX;
+/// Calls of a thread between two that enter: a program may do nothing else for long [PR-1].
+const CALLS_PER_ENTRY: u32 = 256;
+
+thread_local! {
+    static CALLS: Cell<u32> = const { Cell::new(0) };
+}
 
 static ENTRY_OF: [AtomicPtr<FastPath>; ENTRIES] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; ENTRIES];
@@ -163,13 +171,19 @@ pub(crate) fn give_back(fast_path: &'static FastPath) {
     FREE.lock().unwrap_or_else(PoisonError::into_inner).push(fast_path);
 }
 
-/// The memory of a target of the window, if its fast path is open to it.
+/// The memory of a target of the window, if its fast path is open to it. `None` also if it is time
+/// to enter.
 #[inline(always)]
-pub(crate) fn look(handle: u64, target: u32) -> Option<MappedTarget> {
-    let fast_path = slot_of(handle).load(Ordering::Acquire);
+pub(crate) fn look(handle: HostHandle, target: Rank) -> Option<MappedTarget> {
+    let fast_path = slot_of(handle.0).load(Ordering::Acquire);
     // SAFETY: null, or a fast path that `make` leaked, so it is never freed.
     let fast_path = unsafe { fast_path.as_ref() }?;
     let memory = fast_path.slots[target as usize % SLOTS].look(target)?;
     // Another window may share the entry, or this fast path may be another window's by now.
-    (fast_path.handle.load(Ordering::Acquire) == handle).then_some(memory)
+    if fast_path.handle.load(Ordering::Acquire) != handle.0 {
+        return None;
+    }
+    let calls = CALLS.get().wrapping_add(1);
+    CALLS.set(calls);
+    (!calls.is_multiple_of(CALLS_PER_ENTRY)).then_some(memory)
 }

@@ -27,6 +27,6 @@ pub(crate) mod transport;
 pub(crate) mod window;
 
 pub(crate) use process::{Guard, enter};
-pub(crate) use registry::HandleState;
+pub(crate) use registry::{HandleState, WindowId};
 pub(crate) use transport::{Transport, with_port};
-pub(crate) use window::{Completion, Hints, HostHandle, HostRequest, Scope, Window, WindowId};
+pub(crate) use window::{Completion, Hints, HostHandle, HostRequest, Scope, Window};

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
 
-use super::registry::{HandleHasher, Registry};
+use super::registry::{HandleHasher, Registry, WindowId};
 use super::transport::with_port;
-use super::window::{HostHandle, Window, WindowId};
+use super::window::{HostHandle, Window};
 use crate::engine::{Arrival, ExpectationId, ExpectationState};
 
 /// Requests in the table, to be read without the guard.

@@ -8,8 +8,8 @@ use std::time::Instant;
 use super::config::Settings;
 use super::network::Network;
 use super::persistent::PersistentRequests;
-use super::registry::Registry;
-use super::window::{Completion, HostRequest, Window, WindowId};
+use super::registry::{Registry, WindowId};
+use super::window::{Completion, HostRequest, Window};
 
 /// The functions of the host that the runtime calls.
 #[derive(Clone, Copy)]
@@ -107,7 +107,7 @@ pub(crate) fn try_enter() -> Option<Guard> {
 /// Enters the runtime below `MPI_THREAD_MULTIPLE`, unless this thread is in it already.
 #[inline(always)]
 pub(crate) fn enter_alone() -> Option<Guard> {
-    if PROCESS.inside.load(Ordering::Relaxed) {
+    if multiple() || PROCESS.inside.load(Ordering::Relaxed) {
         return None;
     }
     PROCESS.inside.store(true, Ordering::Relaxed);

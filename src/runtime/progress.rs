@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::process::{Guard, Host, State, enter, multiple, try_enter};
-use super::registry::{Attended, nothing_attended};
-use super::window::{Window, WindowId};
+use super::registry::{Attended, WindowId, nothing_attended};
+use super::window::Window;
 use crate::transport::am::context::any_in_use;
 use crate::transport::shm;
 

@@ -1,15 +1,48 @@
 //! Which windows this process has: those that this library serves, and those left to the host.
 
 use std::hash::{BuildHasherDefault, Hasher};
+use std::num::NonZeroU64;
 use std::ops::{Index, IndexMut};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
 
-use super::fast_path;
+use super::fast_path::{self, MappedTarget};
 use super::process::Host;
-use super::window::{HostHandle, Window, WindowId, WindowSlab};
+use super::window::{HostHandle, Window};
+use crate::engine::Rank;
+use crate::engine::slab::{Key, Slab};
 use crate::transport::shm::{self, doorbell::slot};
+
+/// A window of this process, by number.
+///
+/// The number of a freed window finds nothing, also when its slot is used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WindowId(NonZeroU64);
+
+impl WindowId {
+    /// The number of no window.
+    const NONE: WindowId = WindowId(NonZeroU64::MAX);
+
+    /// A number is compared in every call, so it is one word.
+    fn of(key: Key) -> Self {
+        Self::of_word(key.to_word())
+    }
+
+    /// The number as a word, for those who only pass it on.
+    pub(crate) fn word(self) -> u64 {
+        self.0.get()
+    }
+
+    /// The number that [`word`](Self::word) has given.
+    pub(crate) fn of_word(word: u64) -> Self {
+        WindowId(NonZeroU64::new(word).unwrap_or(Self::NONE.0))
+    }
+
+    fn key(self) -> Key {
+        Key::of_word(self.0.get()).unwrap_or(Key::NONE)
+    }
+}
 
 /// What the registry knows of a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +91,11 @@ const MAX_FREED: usize = 1 << 16;
 /// little longer would cost more than the doorbell.
 const MAX_POLLED_LONGER: usize = 4;
 
+/// Calls that did not wait between two sweeps.
+const CALLS_PER_SWEEP: u32 = 64;
+
 /// No host handle has all bits set.
-const NO_HANDLE: u64 = u64::MAX;
+pub(super) const NO_HANDLE: u64 = u64::MAX;
 
 /// The handle that was last found to be left to the host.
 static LEFT_TO_HOST: AtomicU64 = AtomicU64::new(NO_HANDLE);
@@ -93,6 +129,8 @@ pub(crate) struct Registry {
     next_checked: u32,
     /// Windows of more than one process.
     shared: usize,
+    /// Calls so far that did not wait: some of them sweep.
+    calls: u32,
     /// Handles that are [`HandleState::Freed`].
     freed: usize,
 }
@@ -106,6 +144,7 @@ impl Registry {
             by_doorbell: HashMap::with_hasher(BuildHasherDefault::new()),
             next_checked: 0,
             shared: 0,
+            calls: 0,
             freed: 0,
         }
     }
@@ -160,11 +199,31 @@ impl Registry {
         self.call(handle).then(|| self.called_id())
     }
 
-    /// The window that was called last, if this is its handle. Sweeps need not visit it: for calls
-    /// that leave no work behind.
+    /// The window of a handle, if it was called last and operations to `target` are copies just
+    /// now, and that target's memory. `None` also if it is time to sweep. Sweeps need not visit the
+    /// window, since a copy leaves no work behind. Counts the call. It cannot panic, so the caller
+    /// need not catch anything.
     #[inline(always)]
-    pub(crate) fn last(&mut self, handle: HostHandle) -> Option<&mut Window> {
-        self.windows.last(handle.0)
+    pub(crate) fn direct(
+        &mut self,
+        handle: HostHandle,
+        target: Rank,
+    ) -> Option<(&mut Window, MappedTarget)> {
+        if self.calls % CALLS_PER_SWEEP == CALLS_PER_SWEEP - 1 {
+            return None;
+        }
+        let found = self.windows.direct(handle.0, target)?;
+        self.calls += 1;
+        Some(found)
+    }
+
+    /// Counts a call that did not wait: it communicates, or closes an epoch that is complete at
+    /// once. True if the call must sweep. A program may make no other calls [PR-1]: for example,
+    /// it locks its own memory again and again until a peer has changed it.
+    #[inline(always)]
+    pub(crate) fn count_call(&mut self) -> bool {
+        self.calls = self.calls.wrapping_add(1);
+        self.calls.is_multiple_of(CALLS_PER_SWEEP)
     }
 
     #[inline(never)]
@@ -344,5 +403,131 @@ impl IndexMut<WindowId> for Registry {
     #[inline(always)]
     fn index_mut(&mut self, id: WindowId) -> &mut Window {
         self.windows.get_mut(id).expect("a live window")
+    }
+}
+
+/// Windows by [`WindowId`].
+///
+/// Most calls are on the window of the call before. That window is kept out of the slab, so finding
+/// it by its handle or its number is one comparison. So is finding the memory of its last target.
+struct WindowSlab {
+    last_handle: u64,
+    last_id: WindowId,
+    last: Option<Box<Window>>,
+    /// The target that [`last`](Self::last) has accessed by load and store.
+    last_target: Rank,
+    last_memory: MappedTarget,
+    /// A slot is empty while its window is [`last`](Self::last).
+    slots: Slab<Option<Box<Window>>>,
+}
+
+impl WindowSlab {
+    const fn new() -> Self {
+        Self {
+            last_handle: NO_HANDLE,
+            last_id: WindowId::NONE,
+            last: None,
+            last_target: Rank::MAX,
+            last_memory: MappedTarget { base: 0, size: 0, unit: 1 },
+            slots: Slab::new(),
+        }
+    }
+
+    /// Number of windows.
+    fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The window with this number.
+    #[inline(always)]
+    fn get(&self, id: WindowId) -> Option<&Window> {
+        if id == self.last_id { self.last.as_deref() } else { self.slots.get(id.key())?.as_deref() }
+    }
+
+    /// The window with this number.
+    #[inline(always)]
+    fn get_mut(&mut self, id: WindowId) -> Option<&mut Window> {
+        if id == self.last_id {
+            self.last.as_deref_mut()
+        } else {
+            self.slots.get_mut(id.key())?.as_deref_mut()
+        }
+    }
+
+    /// The window that was called last, if this is its handle.
+    #[inline(always)]
+    fn last(&mut self, handle: u64) -> Option<&mut Window> {
+        if handle == self.last_handle { self.last.as_deref_mut() } else { None }
+    }
+
+    /// See [`Registry::direct`].
+    #[inline(always)]
+    fn direct(&mut self, handle: u64, target: Rank) -> Option<(&mut Window, MappedTarget)> {
+        if handle != self.last_handle {
+            return None;
+        }
+        let window = self.last.as_deref_mut()?;
+        if target != self.last_target {
+            self.last_memory = window.mapped_target(target)?;
+            self.last_target = target;
+        }
+        let goes_directly = window.engine.has_direct_route(target)
+            // The first operation of an epoch to this target.
+            || window.engine.finds_direct_route(target);
+        goes_directly.then_some((window, self.last_memory))
+    }
+
+    /// The window that was called last.
+    #[inline(always)]
+    fn any_last(&mut self) -> Option<&mut Window> {
+        self.last.as_deref_mut()
+    }
+
+    /// The number of the window that was called last.
+    #[inline(always)]
+    fn last_id(&self) -> WindowId {
+        self.last_id
+    }
+
+    /// Makes this window the one that was called last.
+    fn set_last(&mut self, id: WindowId) {
+        self.clear_last();
+        let Some(window) = self.slots.get_mut(id.key()).and_then(Option::take) else { return };
+        (self.last_handle, self.last_id) = (window.handle.0, id);
+        self.last = Some(window);
+    }
+
+    /// Puts the window that was called last back into its slot.
+    fn clear_last(&mut self) {
+        if let Some(window) = self.last.take()
+            && let Some(slot) = self.slots.get_mut(self.last_id.key())
+        {
+            *slot = Some(window);
+        }
+        (self.last_handle, self.last_id) = (NO_HANDLE, WindowId::NONE);
+        self.last_target = Rank::MAX;
+    }
+
+    fn insert(&mut self, window: Box<Window>) -> WindowId {
+        WindowId::of(self.slots.insert(Some(window)))
+    }
+
+    fn remove(&mut self, id: WindowId) -> Option<Box<Window>> {
+        self.clear_last();
+        self.slots.take(id.key()).flatten()
+    }
+
+    /// The first window at or behind this slot, and its slot; from the beginning behind the last.
+    fn next_from(&self, slot: u32) -> Option<(u32, WindowId)> {
+        let end = self.slots.end();
+        (slot..end)
+            .chain(0..slot.min(end))
+            .find_map(|slot| Some((slot, WindowId::of(self.slots.key_at(slot)?))))
+    }
+
+    /// All windows.
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Window> {
+        self.clear_last();
+        self.slots.iter_mut().filter_map(|slot| slot.as_deref_mut())
     }
 }

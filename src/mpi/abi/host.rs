@@ -110,12 +110,14 @@ macro_rules! host_functions {
         pub unsafe extern "C" fn $name($($arg: $type),*) $(-> $result)? {
             type Function = unsafe extern "C" fn($($type),*) $(-> $result)?;
             unsafe extern "C" fn first($($arg: $type),*) $(-> $result)? {
-                const NAME: &std::ffi::CStr = $crate::mpi::abi::host::c_name(concat!(stringify!($name), "\0"));
+                const NAME: &std::ffi::CStr =
+                    $crate::mpi::abi::host::c_name(concat!(stringify!($name), "\0"));
                 let address = PLACE.resolve(NAME);
                 // SAFETY: the host's function of this name, which `mpi.h` declares so.
                 unsafe { std::mem::transmute::<*mut (), Function>(address)($($arg),*) }
             }
-            static PLACE: $crate::mpi::abi::host::Place = $crate::mpi::abi::host::Place::new(first as Function as *mut ());
+            static PLACE: $crate::mpi::abi::host::Place =
+                $crate::mpi::abi::host::Place::new(first as Function as *mut ());
             // SAFETY: the place holds `first` or the host's function, both of this type; the caller
             // answers for the arguments.
             unsafe { std::mem::transmute::<*mut (), Function>(PLACE.address())($($arg),*) }

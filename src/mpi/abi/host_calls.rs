@@ -15,7 +15,11 @@ use super::status::{Status, Statuses};
 use super::sys::*;
 
 macro_rules! host_calls {
-    ($($(#[$attr:meta])* $name:ident$(<const $size:ident: usize>)?($($arg:ident: $type:ty),*) = $host:ident($($passed:expr),*);)*) => {$(
+    ($(
+        $(#[$attr:meta])*
+        $name:ident$(<const $size:ident: usize>)?($($arg:ident: $type:ty),*) =
+            $host:ident($($passed:expr),*);
+    )*) => {$(
         $(#[$attr])*
         #[inline]
         pub(crate) fn $name$(<const $size: usize>)?($($arg: $type),*) -> c_int {
@@ -33,12 +37,15 @@ host_calls! {
     comm_size(comm: MPI_Comm, size: &mut c_int) = PMPI_Comm_size(comm, size);
     comm_group(comm: MPI_Comm, group: &mut MPI_Group) = PMPI_Comm_group(comm, group);
     comm_free(comm: &mut MPI_Comm) = PMPI_Comm_free(comm);
-    comm_get_errhandler(comm: MPI_Comm, handler: &mut MPI_Errhandler) = PMPI_Comm_get_errhandler(comm, handler);
+    comm_get_errhandler(comm: MPI_Comm, handler: &mut MPI_Errhandler) =
+        PMPI_Comm_get_errhandler(comm, handler);
     #[cfg(mpi_host = "mpich")]
     error_class(code: c_int, class: &mut c_int) = PMPI_Error_class(code, class);
-    comm_set_errhandler(comm: MPI_Comm, handler: MPI_Errhandler) = PMPI_Comm_set_errhandler(comm, handler);
+    comm_set_errhandler(comm: MPI_Comm, handler: MPI_Errhandler) =
+        PMPI_Comm_set_errhandler(comm, handler);
     comm_call_errhandler(comm: MPI_Comm, code: c_int) = PMPI_Comm_call_errhandler(comm, code);
-    win_get_errhandler(win: MPI_Win, handler: &mut MPI_Errhandler) = PMPI_Win_get_errhandler(win, handler);
+    win_get_errhandler(win: MPI_Win, handler: &mut MPI_Errhandler) =
+        PMPI_Win_get_errhandler(win, handler);
     win_call_errhandler(win: MPI_Win, code: c_int) = PMPI_Win_call_errhandler(win, code);
     errhandler_free(handler: &mut MPI_Errhandler) = PMPI_Errhandler_free(handler);
     add_error_code(class: c_int, code: &mut c_int) = PMPI_Add_error_code(class, code);
@@ -49,7 +56,8 @@ host_calls! {
         PMPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, node);
     // In place.
     allreduce_ints(numbers: &mut [c_int], op: MPI_Op, comm: MPI_Comm) =
-        PMPI_Allreduce(MPI_IN_PLACE, numbers.as_mut_ptr().cast(), numbers.len() as c_int, MPI_INT, op, comm);
+        PMPI_Allreduce(
+            MPI_IN_PLACE, numbers.as_mut_ptr().cast(), numbers.len() as c_int, MPI_INT, op, comm);
     // From rank 0.
     bcast_ints(numbers: &mut [c_int], comm: MPI_Comm) =
         PMPI_Bcast(numbers.as_mut_ptr().cast(), numbers.len() as c_int, MPI_INT, 0, comm);
@@ -74,7 +82,8 @@ host_calls! {
         PMPI_Pack_size(0, datatype, comm, size);
     // Fails unless the datatype is committed.
     pack_none(buffer: &mut [u8; 16], datatype: MPI_Datatype, position: &mut c_int, comm: MPI_Comm) =
-        PMPI_Pack(buffer.as_ptr().cast(), 0, datatype, buffer.as_mut_ptr().cast(), 0, position, comm);
+        PMPI_Pack(
+            buffer.as_ptr().cast(), 0, datatype, buffer.as_mut_ptr().cast(), 0, position, comm);
 
     #[cfg(mpi_sessions)]
     session_finalize(session: &mut MPI_Session) = PMPI_Session_finalize(session);
@@ -89,7 +98,8 @@ host_calls! {
     info_dup(info: MPI_Info, copy: &mut MPI_Info) = PMPI_Info_dup(info, copy);
     info_free(info: &mut MPI_Info) = PMPI_Info_free(info);
     info_delete(info: MPI_Info, key: &CStr) = PMPI_Info_delete(info, key.as_ptr());
-    info_set(info: MPI_Info, key: &CStr, value: &CStr) = PMPI_Info_set(info, key.as_ptr(), value.as_ptr());
+    info_set(info: MPI_Info, key: &CStr, value: &CStr) =
+        PMPI_Info_set(info, key.as_ptr(), value.as_ptr());
     info_value_length(info: MPI_Info, key: &CStr, length: &mut c_int, flag: &mut c_int) =
         PMPI_Info_get_valuelen(info, key.as_ptr(), length, flag);
     // The value and its end; longer ones are cut off.
@@ -106,9 +116,14 @@ host_calls! {
     grequest_complete(request: MPI_Request) = PMPI_Grequest_complete(request);
     test(request: &Cell<MPI_Request>, flag: &mut c_int, status: Status<'_>) =
         PMPI_Test(request.as_ptr(), flag, status.as_ptr());
-    test_any(requests: &[Cell<MPI_Request>], index: &mut c_int, flag: &mut c_int, status: Status<'_>) =
+    test_any(
+        requests: &[Cell<MPI_Request>], index: &mut c_int, flag: &mut c_int, status: Status<'_>
+    ) =
         PMPI_Testany(count_of(requests), first_of(requests), index, flag, status.as_ptr());
-    test_some(requests: &[Cell<MPI_Request>], number: &mut c_int, indices: OutList<'_, c_int>, statuses: Statuses<'_>) =
+    test_some(
+        requests: &[Cell<MPI_Request>], number: &mut c_int, indices: OutList<'_, c_int>,
+        statuses: Statuses<'_>
+    ) =
         PMPI_Testsome(
             count_of(requests), first_of(requests), number, indices.as_ptr(count_of(requests)),
             statuses.as_ptr(count_of(requests)));

@@ -7,7 +7,6 @@
 //! | `host_calls` | calls of the host that are safe |
 //! | `argument`, `status` | arguments of the application, with types |
 //! | `error` | error classes, codes and handlers |
-//! | `table` | a table of predefined handles |
 //! | `world` | `MPI_COMM_WORLD`, and the environment |
 
 pub(crate) mod argument;
@@ -16,5 +15,4 @@ pub(crate) mod host;
 pub(crate) mod host_calls;
 pub(crate) mod status;
 pub(crate) mod sys;
-pub(crate) mod table;
 pub(crate) mod world;

@@ -9,6 +9,7 @@
 pub(crate) mod constructor;
 pub(crate) mod derived;
 pub(crate) mod flatten;
+mod table;
 
 use std::ffi::c_int;
 use std::sync::OnceLock;
@@ -16,102 +17,14 @@ use std::sync::OnceLock;
 use crate::engine::{Element, Reduction};
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
-use crate::mpi::abi::table::Table;
 use crate::transport::am::wire::ElementOp;
 use crate::transport::datatype::element::{FIRST_FOREIGN, native, reduction};
 
-/// Groups of datatypes for which MPI defines the same reductions (MPI-4.1 section 6.9.2). In the
-/// order of `shim.c`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Kind {
-    Signed,
-    Unsigned,
-    Floating,
-    Complex,
-    Logical,
-    Byte,
-    Character,
-    Pair,
-}
+pub(crate) use table::{Kind, Predefined, predefined, reduction_of};
+use table::{REDUCTIONS, TYPES};
 
-impl Kind {
-    fn of(code: c_int) -> Self {
-        [
-            Self::Signed,
-            Self::Unsigned,
-            Self::Floating,
-            Self::Complex,
-            Self::Logical,
-            Self::Byte,
-            Self::Character,
-            Self::Pair,
-        ][code as usize]
-    }
-}
-
-/// A predefined datatype.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Predefined {
-    pub(crate) kind: Kind,
-    pub(crate) element: Element,
-    /// Bytes of data.
-    pub(crate) size: u8,
-    /// Bytes from one element to the next.
-    pub(crate) extent: u8,
-    /// Bytes from the first to the last of one element. A pair with padding at its end has a larger
-    /// extent.
-    pub(crate) span: u8,
-    /// Reductions that MPI defines for it and the host does not support: a bit for each code.
-    unsupported: u16,
-}
-
-impl Predefined {
-    /// Bytes from the first to the last of `count` elements. `None` if that passes 64 bits.
-    #[inline(always)]
-    pub(crate) fn bytes(&self, count: u64) -> Option<u64> {
-        if count == 0 {
-            return Some(0);
-        }
-        (count - 1).checked_mul(u64::from(self.extent))?.checked_add(u64::from(self.span))
-    }
-
-    /// True if the host supports a reduction that MPI defines for it.
-    #[inline(always)]
-    pub(crate) fn supports(&self, op: Reduction) -> bool {
-        self.unsupported & 1 << op.0 == 0
-    }
-
-    /// True if there is no padding in it or between elements.
-    #[inline(always)]
-    pub(crate) fn is_dense(&self) -> bool {
-        self.size == self.extent
-    }
-}
-
-static TYPES: Table<Predefined, 512> = Table::new(Predefined {
-    kind: Kind::Byte,
-    element: native::BYTE,
-    size: 1,
-    extent: 1,
-    span: 1,
-    unsupported: 0,
-});
-static REDUCTIONS: Table<Reduction, 64> = Table::new(reduction::REPLACE);
 /// The host's handles of foreign codes, from [`FIRST_FOREIGN`] on, as numbers.
 static FOREIGN: OnceLock<Vec<u64>> = OnceLock::new();
-
-/// A predefined datatype by its handle. `None`: it is derived, null or invalid.
-#[inline(always)]
-pub(crate) fn predefined(datatype: MPI_Datatype) -> Option<&'static Predefined> {
-    TYPES.get(datatype.key())
-}
-
-/// A predefined reduction by its handle. `None`: it is user-defined, null or invalid.
-#[inline(always)]
-pub(crate) fn reduction_of(op: MPI_Op) -> Option<Reduction> {
-    REDUCTIONS.get(op.key()).copied()
-}
 
 /// The predefined datatype to which one of `MPI_Type_create_f90_real` and its kin corresponds.
 pub(crate) fn unnamed(combiner: c_int, size: u64) -> Option<&'static Predefined> {

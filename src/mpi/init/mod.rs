@@ -69,7 +69,8 @@ pub unsafe extern "C" fn MPI_Init_thread(
 
 exports! {
     MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char);
-    MPI_Init_thread(argc: *mut c_int, argv: *mut *mut *mut c_char, required: c_int, provided: *mut c_int);
+    MPI_Init_thread(
+        argc: *mut c_int, argv: *mut *mut *mut c_char, required: c_int, provided: *mut c_int);
     MPI_Finalize();
 }
 
@@ -96,16 +97,12 @@ unsafe fn start() {
     process::set_multiple(level == MPI_THREAD_MULTIPLE);
     progress::set_oversubscribed(is_oversubscribed());
     let (settings, [loops, sessions], differing) = agree(mine);
-    start_log(rank, &settings);
-    if rank == 0 {
-        for complaint in &complaints {
-            log::warn!("{complaint}");
-        }
-        if differing {
-            log::warn!(
-                "the MPIX_RMA settings differ between processes; those of rank 0 of MPI_COMM_WORLD are used"
-            );
-        }
+    start_log(rank, &settings, &complaints);
+    if rank == 0 && differing {
+        log::warn!(
+            "the MPIX_RMA settings differ between processes; those of rank 0 of MPI_COMM_WORLD \
+             are used"
+        );
     }
     // SAFETY: MPI is initialised.
     unsafe { datatype::fill(true) };
@@ -125,14 +122,7 @@ unsafe fn start() {
     if settings.serve() != Serve::Off && needs_messages(&settings) {
         bootstrap::open_job();
     }
-    if rank == 0 {
-        log::info!(
-            "mpix-rma {} on {}; driven by {}",
-            env!("CARGO_PKG_VERSION"),
-            env!("MPIX_RMA_HOST"),
-            hook::describe()
-        );
-    }
+    log_start(rank);
 }
 
 /// Whether windows may have peers that are reached by messages. The same in all processes.
@@ -163,12 +153,7 @@ fn set_up(settings: Settings, level: c_int) {
 #[cfg(mpi_sessions)]
 pub(crate) fn start_alone(rank: c_int, size: c_int) {
     let (settings, complaints) = Settings::read(world::look_up);
-    start_log(rank, &settings);
-    if rank == 0 {
-        for complaint in &complaints {
-            log::warn!("{complaint}");
-        }
-    }
+    start_log(rank, &settings, &complaints);
     let mut level = 0;
     host_calls::query_thread(&mut level);
     // SAFETY: MPI is initialised, by this thread, while all others that come here wait.
@@ -186,14 +171,7 @@ pub(crate) fn start_alone(rank: c_int, size: c_int) {
     let sends = settings.reach() != Reach::Shm;
     drive::set_driven((!hook::exists() || (sends && !hook::takes_messages())) && size > 1);
     set_up(settings, level);
-    if rank == 0 {
-        log::info!(
-            "mpix-rma {} on {}; driven by {}",
-            env!("CARGO_PKG_VERSION"),
-            env!("MPIX_RMA_HOST"),
-            hook::describe()
-        );
-    }
+    log_start(rank);
 }
 
 /// Shuts this library down at the end of the last session, in a process without `MPI_Init`.
@@ -229,8 +207,8 @@ fn agree(mine: Settings) -> (Settings, [bool; 2], bool) {
         *number = value as c_int;
     }
     numbers[AGREED - 2] = c_int::from(sessions(true));
-    let sends = mine.reach().is_far() || (mine.reach() == Reach::Auto && !world::on_one_node());
-    numbers[AGREED - 1] = c_int::from(!hook::exists() || (sends && !hook::takes_messages()));
+    numbers[AGREED - 1] =
+        c_int::from(!hook::exists() || (needs_messages(&mine) && !hook::takes_messages()));
     let mut ends = [0 as c_int; 2 * AGREED];
     for (at, number) in numbers.iter().enumerate() {
         ends[at] = *number;
@@ -253,11 +231,13 @@ fn agree(mine: Settings) -> (Settings, [bool; 2], bool) {
 fn start_thread(level: c_int) {
     if level != MPI_THREAD_MULTIPLE {
         log::warn!(
-            "MPIX_RMA_PROGRESS=thread: the host does not provide MPI_THREAD_MULTIPLE in this process, which goes on without"
+            "MPIX_RMA_PROGRESS=thread: the host does not provide MPI_THREAD_MULTIPLE in this \
+             process, which goes on without"
         );
     } else if let Err(error) = thread::start() {
         log::warn!(
-            "MPIX_RMA_PROGRESS=thread: no thread could be started ({error}); this process goes on without"
+            "MPIX_RMA_PROGRESS=thread: no thread could be started ({error}); this process goes on \
+             without"
         );
     }
 }
@@ -296,8 +276,21 @@ fn own_cores() -> [c_int; size_of::<libc::cpu_set_t>() / size_of::<c_int>()] {
     cores
 }
 
-/// Each line has the rank, since launchers merge the standard error of all processes.
-fn start_log(rank: c_int, settings: &Settings) {
+/// Says once in a job what has been started.
+fn log_start(rank: c_int) {
+    if rank == 0 {
+        log::info!(
+            "mpix-rma {} on {}; driven by {}",
+            env!("CARGO_PKG_VERSION"),
+            env!("MPIX_RMA_HOST"),
+            hook::describe()
+        );
+    }
+}
+
+/// Each line has the rank, since launchers merge the standard error of all processes. Rank 0 says
+/// what is wrong with the settings.
+fn start_log(rank: c_int, settings: &Settings, complaints: &[String]) {
     let started = env_logger::Builder::new()
         .filter_level(settings.log())
         .target(env_logger::Target::Stderr)
@@ -312,6 +305,9 @@ fn start_log(rank: c_int, settings: &Settings) {
         .try_init();
     // It fails if the application, written in Rust, has a logger already, which is used then.
     drop(started);
+    for complaint in complaints.iter().filter(|_| rank == 0) {
+        log::warn!("{complaint}");
+    }
 }
 
 /// Completes closed epochs and freed requests [RQ-2], then finalizes the host.
@@ -373,7 +369,8 @@ fn complete_rest(call: &str) {
         };
         if epochs_open != 0 {
             log::warn!(
-                "{call}: epochs are open, or waits for counters pending, on {epochs_open} windows; they are abandoned"
+                "{call}: epochs are open, or waits for counters pending, on {epochs_open} windows; \
+                 they are abandoned"
             );
         }
         // Complete closed epochs and freed requests. An open epoch can block later ones forever, so

@@ -42,7 +42,8 @@ use crate::mpi::progress::blocking::waits as plain;
 use crate::mpi::progress::blocking::waits as plain_lists;
 
 macro_rules! completion {
-    ($($name:ident($($arg:ident: $type:ty),*) => $plain:path, $ours:expr $(, else $direct:expr)? $(, one $one:ident)?
+    ($($name:ident($($arg:ident: $type:ty),*) => $plain:path, $ours:expr
+        $(, else $direct:expr)? $(, one $one:ident)?
         $(, list $list:ident [$most:ident] of $count:expr)?;)*) => {$(
         /// Interposed for persistent requests of ours.
         ///
@@ -91,76 +92,116 @@ completion! {
         persistent::wait(in_out(request), Status::new(status)),
         else direct::wait(in_out(request), Status::new(status)),
         one status;
-    MPI_Test(request: *mut MPI_Request, flag: *mut c_int, status: *mut MPI_Status) => plain::MPI_Test,
+    MPI_Test(
+        request: *mut MPI_Request, flag: *mut c_int, status: *mut MPI_Status
+    ) => plain::MPI_Test,
         persistent::test(in_out(request), Out::new(flag), Status::new(status)),
         else direct::test(in_out(request), Out::new(flag), Status::new(status)),
         one status;
-    MPI_Request_get_status(request: MPI_Request, flag: *mut c_int, status: *mut MPI_Status) => plain::MPI_Request_get_status,
+    MPI_Request_get_status(
+        request: MPI_Request, flag: *mut c_int, status: *mut MPI_Status
+    ) => plain::MPI_Request_get_status,
         persistent::get_status(request, Out::new(flag), Status::new(status)),
         one status;
-    MPI_Waitall(count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_Status) => plain::MPI_Waitall,
-        persistent::wait_all(list(requests, count), Statuses::new(statuses, count), |requests, statuses| {
-            plain::MPI_Waitall(count_of(requests), first_of(requests), statuses.as_ptr(count_of(requests)))
-        }),
+    MPI_Waitall(
+        count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_Status
+    ) => plain::MPI_Waitall,
+        persistent::wait_all(
+            list(requests, count), Statuses::new(statuses, count),
+            |requests, statuses| {
+                let count = count_of(requests);
+                plain::MPI_Waitall(count, first_of(requests), statuses.as_ptr(count))
+            }),
         else direct::wait_all(list(requests, count), Statuses::new(statuses, count)),
         list statuses [count] of count;
-    MPI_Testall(count: c_int, requests: *mut MPI_Request, flag: *mut c_int, statuses: *mut MPI_Status) => plain::MPI_Testall,
-        persistent::test_all(list(requests, count), Out::new(flag), Statuses::new(statuses, count), |requests, flag, statuses| {
-            let count = count_of(requests);
-            plain::MPI_Testall(count, first_of(requests), flag.as_ptr(), statuses.as_ptr(count))
-        }),
+    MPI_Testall(
+        count: c_int, requests: *mut MPI_Request, flag: *mut c_int, statuses: *mut MPI_Status
+    ) => plain::MPI_Testall,
+        persistent::test_all(
+            list(requests, count), Out::new(flag), Statuses::new(statuses, count),
+            |requests, flag, statuses| {
+                let (count, first) = (count_of(requests), first_of(requests));
+                plain::MPI_Testall(count, first, flag.as_ptr(), statuses.as_ptr(count))
+            }),
         list statuses [count] of count;
-    MPI_Waitany(count: c_int, requests: *mut MPI_Request, index: *mut c_int, status: *mut MPI_Status) => plain::MPI_Waitany,
+    MPI_Waitany(
+        count: c_int, requests: *mut MPI_Request, index: *mut c_int, status: *mut MPI_Status
+    ) => plain::MPI_Waitany,
         persistent::wait_any(list(requests, count), Out::new(index), Status::new(status)),
         one status;
-    MPI_Testany(count: c_int, requests: *mut MPI_Request, index: *mut c_int, flag: *mut c_int, status: *mut MPI_Status)
+    MPI_Testany(
+        count: c_int, requests: *mut MPI_Request, index: *mut c_int, flag: *mut c_int,
+        status: *mut MPI_Status
+    )
         => plain::MPI_Testany,
-        persistent::test_any(list(requests, count), Out::new(index), Out::new(flag), Status::new(status)),
+        persistent::test_any(
+            list(requests, count), Out::new(index), Out::new(flag), Status::new(status)),
         one status;
-    MPI_Waitsome(incount: c_int, requests: *mut MPI_Request, outcount: *mut c_int, indices: *mut c_int, statuses: *mut MPI_Status)
+    MPI_Waitsome(
+        incount: c_int, requests: *mut MPI_Request, outcount: *mut c_int, indices: *mut c_int,
+        statuses: *mut MPI_Status
+    )
         => plain::MPI_Waitsome,
-        persistent::wait_some(list(requests, incount), Out::new(outcount), OutList::new(indices, incount),
-                              Statuses::new(statuses, incount), true),
+        persistent::wait_some(
+            list(requests, incount), Out::new(outcount), OutList::new(indices, incount),
+            Statuses::new(statuses, incount), true),
         list statuses [incount] of written(Out::new(outcount), incount);
-    MPI_Testsome(incount: c_int, requests: *mut MPI_Request, outcount: *mut c_int, indices: *mut c_int, statuses: *mut MPI_Status)
+    MPI_Testsome(
+        incount: c_int, requests: *mut MPI_Request, outcount: *mut c_int, indices: *mut c_int,
+        statuses: *mut MPI_Status
+    )
         => plain::MPI_Testsome,
-        persistent::wait_some(list(requests, incount), Out::new(outcount), OutList::new(indices, incount),
-                              Statuses::new(statuses, incount), false),
+        persistent::wait_some(
+            list(requests, incount), Out::new(outcount), OutList::new(indices, incount),
+            Statuses::new(statuses, incount), false),
         list statuses [incount] of written(Out::new(outcount), incount);
     MPI_Start(request: *mut MPI_Request) => PMPI_Start, persistent::start(in_out(request));
-    MPI_Startall(count: c_int, requests: *mut MPI_Request) => PMPI_Startall, persistent::start_all(list(requests, count));
-    MPI_Request_free(request: *mut MPI_Request) => PMPI_Request_free, persistent::free(in_out(request));
+    MPI_Startall(
+        count: c_int, requests: *mut MPI_Request
+    ) => PMPI_Startall, persistent::start_all(list(requests, count));
+    MPI_Request_free(
+        request: *mut MPI_Request
+    ) => PMPI_Request_free, persistent::free(in_out(request));
     MPI_Cancel(request: *mut MPI_Request) => PMPI_Cancel, persistent::cancel(in_out(request));
 }
 
 #[cfg(mpi_status_lists)]
 completion! {
-    MPI_Request_get_status_all(count: c_int, requests: *const MPI_Request, flag: *mut c_int, statuses: *mut MPI_Status)
+    MPI_Request_get_status_all(
+        count: c_int, requests: *const MPI_Request, flag: *mut c_int, statuses: *mut MPI_Status
+    )
         => plain_lists::MPI_Request_get_status_all,
-        get_status::all(input(requests, count), Out::new(flag), Statuses::new(statuses, count), |requests, flag, statuses| {
-            let count = requests.len() as c_int;
-            PMPI_Request_get_status_all(count, requests.as_ptr(), flag.as_ptr(), statuses.as_ptr(count))
-        }),
+        get_status::all(
+            input(requests, count), Out::new(flag), Statuses::new(statuses, count),
+            |requests, flag, statuses| {
+                let (count, first) = (requests.len() as c_int, requests.as_ptr());
+                PMPI_Request_get_status_all(count, first, flag.as_ptr(), statuses.as_ptr(count))
+            }),
         list statuses [count] of count;
     MPI_Request_get_status_any(
-        count: c_int, requests: *const MPI_Request, index: *mut c_int, flag: *mut c_int, status: *mut MPI_Status
+        count: c_int, requests: *const MPI_Request, index: *mut c_int, flag: *mut c_int,
+        status: *mut MPI_Status
     ) => plain_lists::MPI_Request_get_status_any,
         get_status::any(
             input(requests, count), Out::new(index), Out::new(flag), Status::new(status),
             |requests, index, flag, status| {
                 let count = requests.len() as c_int;
-                PMPI_Request_get_status_any(count, requests.as_ptr(), index.as_ptr(), flag.as_ptr(), status.as_ptr())
+                PMPI_Request_get_status_any(
+                    count, requests.as_ptr(), index.as_ptr(), flag.as_ptr(), status.as_ptr())
             }),
         one status;
     MPI_Request_get_status_some(
-        incount: c_int, requests: *const MPI_Request, outcount: *mut c_int, indices: *mut c_int, statuses: *mut MPI_Status
+        incount: c_int, requests: *const MPI_Request, outcount: *mut c_int, indices: *mut c_int,
+        statuses: *mut MPI_Status
     ) => plain_lists::MPI_Request_get_status_some,
         get_status::some(
-            input(requests, incount), Out::new(outcount), OutList::new(indices, incount), Statuses::new(statuses, incount),
+            input(requests, incount), Out::new(outcount), OutList::new(indices, incount),
+            Statuses::new(statuses, incount),
             |requests, outcount, indices, statuses| {
                 let count = requests.len() as c_int;
                 PMPI_Request_get_status_some(
-                    count, requests.as_ptr(), outcount.as_ptr(), indices.as_ptr(count), statuses.as_ptr(count))
+                    count, requests.as_ptr(), outcount.as_ptr(), indices.as_ptr(count),
+                    statuses.as_ptr(count))
             }),
         list statuses [incount] of written(Out::new(outcount), incount);
 }

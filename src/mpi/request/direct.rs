@@ -3,7 +3,9 @@
 //! A call for one such request, or for a list of nothing else, waits like a blocking call of this
 //! library, and polls counters as cheaply. The request stays pending at the host, and
 //! [`request`](crate::mpi::request) reuses it. One that fails is completed at the host after all,
-//! which then reports the error in its own way. All other calls go to the host at once.
+//! which then reports the error in its own way. All other calls go to the host at once. By the
+//! host, making and completing a request that is complete at the first look would take six times as
+//! many instructions (10,640 instead of 1,670, with MPICH).
 
 use std::cell::Cell;
 use std::ffi::c_int;

@@ -22,6 +22,13 @@ pub(crate) struct Buffer {
     pub(crate) datatype: MPI_Datatype,
 }
 
+impl Buffer {
+    #[inline(always)]
+    pub(crate) fn new(address: *const c_void, count: i64, datatype: MPI_Datatype) -> Self {
+        Self { address, count, datatype }
+    }
+}
+
 /// The target's side of a call.
 #[derive(Clone, Copy)]
 pub(crate) struct Target {
@@ -29,6 +36,13 @@ pub(crate) struct Target {
     pub(crate) disp: MPI_Aint,
     pub(crate) count: i64,
     pub(crate) datatype: MPI_Datatype,
+}
+
+impl Target {
+    #[inline(always)]
+    pub(crate) fn new(rank: c_int, disp: MPI_Aint, count: i64, datatype: MPI_Datatype) -> Self {
+        Self { rank, disp, count, datatype }
+    }
 }
 
 type Checked<T> = Result<T, Fault>;
@@ -399,8 +413,7 @@ pub(crate) fn get_accumulate(
 #[inline(always)]
 pub(crate) fn fetch_and_op(
     window: &Window,
-    origin: *const c_void,
-    result: *const c_void,
+    [origin, result]: [*const c_void; 2],
     datatype: MPI_Datatype,
     target_rank: c_int,
     disp: MPI_Aint,

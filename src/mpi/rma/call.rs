@@ -97,7 +97,7 @@ pub(crate) fn block(
         return wait_for(guard, id, request, target);
     }
     check_reach(window, target)?;
-    if window.count_call() {
+    if guard.windows.count_call() {
         sweep_between_calls(&mut guard);
     }
     Ok(())
@@ -192,7 +192,7 @@ pub(crate) fn deliver(
     if let Scope::Target(target) = scope {
         check_reach(window, target)?;
     }
-    if window.count_call() {
+    if guard.windows.count_call() {
         sweep_between_calls(&mut guard);
     }
     drop(guard);
@@ -245,3 +245,77 @@ fn deliver_pending(
         }
     }
 }
+
+/// Defines calls on a window, exported under both names. `$win` is what they call the window.
+///
+/// A call names the host's function (`=> PMPI_*`), unless only this library has it. Its output
+/// arguments stand behind a semicolon, with the types of what they point to, and `$body` gets them
+/// as [`Out`]. `unless` gives the call's code before anything else, if it has one.
+macro_rules! window_calls {
+    ($win:ident; $(
+        $(#[$doc:meta])* $name:ident $arguments:tt $(=> $host:ident)?, $body:expr
+        $(, unless $first:expr)?;
+    )*) => {$(
+        window_calls! { @define $win; $(#[$doc])* $name $arguments [$($host)?] $body, $($first)? }
+    )*};
+    (@define $win:ident; $(#[$doc:meta])* $name:ident
+     ($($arg:ident: $type:ty),* $(,)? $(; $($out:ident: $result:ty),*)?)
+     $host:tt $body:expr, $($first:expr)?) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As MPI, or `mpix_rma.h` of this library's own, says of the call: each output argument is
+        /// NULL or memory for its type, which no other thread uses during the call, and buffers
+        /// stay the library's until their operations are complete [EP-8].
+        #[inline(never)]
+        #[allow(clippy::too_many_arguments, reason = "those of the call")]
+        pub unsafe extern "C" fn $name(
+            $($arg: $type,)* $($($out: *mut $result),*)?
+        ) -> std::ffi::c_int {
+            window_calls! { @body $win, $name, $host
+                ($($arg: $type),* $(; $($out: $result),*)?) $body, $($first)? }
+        }
+        $crate::mpi::abi::host::exports! {
+            $name($($arg: $type,)* $($($out: *mut $result),*)?);
+        }
+    };
+    (@body $win:ident, $name:ident, $host:tt
+     ($($arg:ident: $type:ty),* $(; $($out:ident: $result:ty),*)?) $body:expr,) => {{
+        $($(
+            // SAFETY: the contract of this call says so of each output argument.
+            let $out = unsafe { $crate::mpi::abi::argument::Out::new($out) };
+        )*)?
+        window_calls! { @on $win, $name, $host ($($arg),* $(; $($out),*)?) $body }
+    }};
+    // The rest is a function of its own, so that it costs nothing where the call ends before it.
+    (@body $win:ident, $name:ident, $host:tt
+     ($($arg:ident: $type:ty),* $(; $($out:ident: $result:ty),*)?) $body:expr, $first:expr) => {{
+        #[inline(never)]
+        #[allow(clippy::too_many_arguments, reason = "those of the call")]
+        unsafe extern "C" fn rest(
+            $($arg: $type,)* $($($out: *mut $result),*)?
+        ) -> std::ffi::c_int {
+            window_calls! { @body $win, $name, $host
+                ($($arg: $type),* $(; $($out: $result),*)?) $body, }
+        }
+        if let Some(code) = $first {
+            return code;
+        }
+        // SAFETY: the application's arguments, passed on.
+        unsafe { rest($($arg,)* $($($out),*)?) }
+    }};
+    (@on $win:ident, $name:ident, [$host:ident]
+     ($($arg:ident),* $(; $($out:ident),*)?) $body:expr) => {
+        $crate::mpi::rma::call::on_window(
+            stringify!($name),
+            $win,
+            $body,
+            // SAFETY: the application's arguments, passed on.
+            || unsafe { $host($($arg,)* $($($out.as_ptr().cast()),*)?) },
+        )
+    };
+    (@on $win:ident, $name:ident, [] $arguments:tt $body:expr) => {
+        $crate::mpi::rma::call::on_our_window(stringify!($name), $win, $body)
+    };
+}
+pub(crate) use window_calls;

@@ -1,16 +1,16 @@
-//! The interposed communication calls, with int counts and, where the host has them, with large
-//! ones.
+//! Communication calls: those of MPI, and their forms that notify the target with a counter or a
+//! tag. With int counts and with large ones, which MPI's own have only where the host has them.
 
 use std::ffi::{c_int, c_void};
 
 use crate::engine::{Op, OpKind, Outcome, SyncError};
 use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
-use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
 use crate::mpi::rma::args::{self, Buffer, Target};
-use crate::mpi::rma::call::{Done, admit, deliver, on_window};
+use crate::mpi::rma::call::{Done, admit, deliver, window_calls};
 use crate::mpi::rma::fast_path;
+use crate::mpi::rma::notify::{notified, unnotified, with_counter, with_tag};
 use crate::runtime::progress::sweep_between_calls;
 use crate::runtime::{Guard, Scope, Window, with_port};
 
@@ -57,7 +57,7 @@ pub(crate) fn communicate(
         issue(window, &op)?;
         window.open_fast_path(op.target);
     }
-    if window.count_call() {
+    if guard.windows.count_call() {
         sweep_between_calls(&mut guard);
     }
     Ok(())
@@ -77,234 +77,233 @@ pub(crate) fn communicate_request(
     deliver(guard, outcome, Scope::Operation, request)
 }
 
-/// The argument `request` of a call that makes one.
-macro_rules! new_request {
-    ($request:ident) => {
-        // SAFETY: MPI requires of the application that `request` is NULL or memory for a request,
-        // which no other thread uses during the call.
-        unsafe { $crate::mpi::abi::argument::Out::new($request) }
-    };
-}
-pub(crate) use new_request;
-
-/// All calls that have counts, for one type of count.
-macro_rules! communication {
-    ($count:ty; $($name:ident => $host:ident,)*) => { communication! { @ $count; $($name $host)* } };
-    (@ $count:ty;
-     $put:ident $host_put:ident $get:ident $host_get:ident $acc:ident $host_acc:ident $getacc:ident $host_getacc:ident
-     $rput:ident $host_rput:ident $rget:ident $host_rget:ident $racc:ident $host_racc:ident
-     $rgetacc:ident $host_rgetacc:ident) => {
-        communication! { @transfer $put $host_put OpKind::Put, *const c_void, $count, communicate, fast_path::transfer, }
-        communication! { @transfer $get $host_get OpKind::Get, *mut c_void, $count, communicate, fast_path::transfer, }
-        communication! { @transfer $rput $host_rput OpKind::Put, *const c_void, $count, communicate_request, fast_path::none, request: *mut MPI_Request }
-        communication! { @transfer $rget $host_rget OpKind::Get, *mut c_void, $count, communicate_request, fast_path::none, request: *mut MPI_Request }
-        communication! { @accumulate $acc $host_acc $count, communicate, }
-        communication! { @accumulate $racc $host_racc $count, communicate_request, request: *mut MPI_Request }
-        communication! { @get_accumulate $getacc $host_getacc $count, communicate, }
-        communication! { @get_accumulate $rgetacc $host_rgetacc $count, communicate_request, request: *mut MPI_Request }
-    };
-    (@transfer $name:ident $host:ident $kind:expr, $pointer:ty, $count:ty, $form:ident, $short:path,
-     $($request:ident: $type:ty)?) => {
-        /// Moves data between this process and a target's window.
-        ///
-        /// # Safety
-        /// As MPI says of the call.
-        #[inline(never)]
-        pub unsafe extern "C" fn $name(
-            origin_addr: $pointer, origin_count: $count, origin_datatype: MPI_Datatype, target_rank: c_int,
-            target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, win: MPI_Win,
-            $($request: $type)?
-        ) -> c_int {
-            // Made twice, where they are used: kept in between they would go through memory.
-            let origin = || Buffer { address: origin_addr.cast(), count: origin_count as i64, datatype: origin_datatype };
-            let target =
-                || Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype };
-            // SAFETY: the arguments are those of the application's call.
-            if unsafe { $short(win, $kind, origin(), target()) } {
-                return MPI_SUCCESS;
-            }
-            on_window(
-                stringify!($name),
-                win,
-                |guard| $form(guard, $(new_request!($request),)? |window| args::transfer(window, $kind, origin(), target())),
-                // SAFETY: the application's arguments, passed on.
-                || unsafe {
-                    $host(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
-                          target_datatype, win, $($request)?)
-                },
-            )
-        }
-        exports! {
-            $name(origin_addr: $pointer, origin_count: $count, origin_datatype: MPI_Datatype, target_rank: c_int,
-                  target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, win: MPI_Win
-                  $(, $request: $type)?);
-        }
-    };
-    (@accumulate $name:ident $host:ident $count:ty, $form:ident, $($request:ident: $type:ty)?) => {
-        /// Reduces data into a target's window.
-        ///
-        /// # Safety
-        /// As MPI says of the call.
-        #[inline(never)]
-        pub unsafe extern "C" fn $name(
-            origin_addr: *const c_void, origin_count: $count, origin_datatype: MPI_Datatype, target_rank: c_int,
-            target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win,
-            $($request: $type)?
-        ) -> c_int {
-            on_window(
-                stringify!($name),
-                win,
-                |guard| $form(guard, $(new_request!($request),)? |window| args::accumulate(
-                    window,
-                    Buffer { address: origin_addr, count: origin_count as i64, datatype: origin_datatype },
-                    Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype },
-                    op,
-                )),
-                // SAFETY: the application's arguments, passed on.
-                || unsafe {
-                    $host(origin_addr, origin_count, origin_datatype, target_rank, target_disp, target_count,
-                          target_datatype, op, win, $($request)?)
-                },
-            )
-        }
-        exports! {
-            $name(origin_addr: *const c_void, origin_count: $count, origin_datatype: MPI_Datatype, target_rank: c_int,
-                  target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win
-                  $(, $request: $type)?);
-        }
-    };
-    (@get_accumulate $name:ident $host:ident $count:ty, $form:ident, $($request:ident: $type:ty)?) => {
-        /// Fetches a target's data and reduces ours into it.
-        ///
-        /// # Safety
-        /// As MPI says of the call.
-        #[inline(never)]
-        pub unsafe extern "C" fn $name(
-            origin_addr: *const c_void, origin_count: $count, origin_datatype: MPI_Datatype, result_addr: *mut c_void,
-            result_count: $count, result_datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint,
-            target_count: $count, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win, $($request: $type)?
-        ) -> c_int {
-            on_window(
-                stringify!($name),
-                win,
-                |guard| $form(guard, $(new_request!($request),)? |window| args::get_accumulate(
-                    window,
-                    Buffer { address: origin_addr, count: origin_count as i64, datatype: origin_datatype },
-                    Buffer { address: result_addr, count: result_count as i64, datatype: result_datatype },
-                    Target { rank: target_rank, disp: target_disp, count: target_count as i64, datatype: target_datatype },
-                    op,
-                )),
-                // SAFETY: the application's arguments, passed on.
-                || unsafe {
-                    $host(origin_addr, origin_count, origin_datatype, result_addr, result_count, result_datatype,
-                          target_rank, target_disp, target_count, target_datatype, op, win, $($request)?)
-                },
-            )
-        }
-        exports! {
-            $name(origin_addr: *const c_void, origin_count: $count, origin_datatype: MPI_Datatype,
-                  result_addr: *mut c_void, result_count: $count, result_datatype: MPI_Datatype, target_rank: c_int,
-                  target_disp: MPI_Aint, target_count: $count, target_datatype: MPI_Datatype, op: MPI_Op, win: MPI_Win
-                  $(, $request: $type)?);
-        }
+/// `MPI_Put` and `MPI_Get` and their forms, for one of the two and one type of count. A form names
+/// `communicate` or, with the argument `request`, `communicate_request`; what gives its
+/// notification, and from which argument; and its fast path, if it has one.
+macro_rules! transfers {
+    ($kind:ident($pointer:ty), $count:ty; $(
+        $name:ident $(=> $host:ident)?, $form:ident $(($request:ident))?,
+        $notification:ident $(($extra:ident))? $(, unless $fast:ident($($also:ident)?))?;
+    )*) => {
+        window_calls! { win; $(
+            /// Moves data between this process and a target's window, and may notify the target.
+            $name(
+                origin_addr: $pointer, origin_count: $count, origin_datatype: MPI_Datatype,
+                target_rank: c_int, target_disp: MPI_Aint, target_count: $count,
+                target_datatype: MPI_Datatype, $($extra: c_int,)? win: MPI_Win
+                $(; $request: MPI_Request)?
+            ) $(=> $host)?,
+                |guard| $form(guard, $($request,)? |window| {
+                    let notification = $notification(window, target_rank $(, $extra)?)?;
+                    let made = args::transfer(
+                        window,
+                        OpKind::$kind,
+                        Buffer::new(origin_addr, origin_count as i64, origin_datatype),
+                        Target::new(target_rank, target_disp, target_count as i64, target_datatype),
+                    )?;
+                    Ok(notified(made, notification))
+                })
+                // The arguments are put together here again: kept from here to there they would go
+                // through memory.
+                $(, unless {
+                    let origin = Buffer::new(origin_addr, origin_count as i64, origin_datatype);
+                    let target =
+                        Target::new(target_rank, target_disp, target_count as i64, target_datatype);
+                    // SAFETY: the arguments are those of the application's call.
+                    unsafe { fast_path::$fast(win, OpKind::$kind, origin, target $(, $also)?) }
+                })?;
+        )* }
     };
 }
 
-communication! { c_int;
-    MPI_Put => PMPI_Put, MPI_Get => PMPI_Get,
-    MPI_Accumulate => PMPI_Accumulate, MPI_Get_accumulate => PMPI_Get_accumulate,
-    MPI_Rput => PMPI_Rput, MPI_Rget => PMPI_Rget,
-    MPI_Raccumulate => PMPI_Raccumulate, MPI_Rget_accumulate => PMPI_Rget_accumulate,
+/// As [`transfers`], of `MPI_Accumulate`.
+macro_rules! accumulates {
+    ($count:ty; $(
+        $name:ident $(=> $host:ident)?, $form:ident $(($request:ident))?,
+        $notification:ident $(($extra:ident))?;
+    )*) => {
+        window_calls! { win; $(
+            /// Reduces data into a target's window, and may notify the target.
+            $name(
+                origin_addr: *const c_void, origin_count: $count, origin_datatype: MPI_Datatype,
+                target_rank: c_int, target_disp: MPI_Aint, target_count: $count,
+                target_datatype: MPI_Datatype, op: MPI_Op, $($extra: c_int,)? win: MPI_Win
+                $(; $request: MPI_Request)?
+            ) $(=> $host)?,
+                |guard| $form(guard, $($request,)? |window| {
+                    let notification = $notification(window, target_rank $(, $extra)?)?;
+                    let made = args::accumulate(
+                        window,
+                        Buffer::new(origin_addr, origin_count as i64, origin_datatype),
+                        Target::new(target_rank, target_disp, target_count as i64, target_datatype),
+                        op,
+                    )?;
+                    Ok(notified(made, notification))
+                });
+        )* }
+    };
+}
+
+/// As [`transfers`], of `MPI_Get_accumulate`.
+macro_rules! get_accumulates {
+    ($count:ty; $(
+        $name:ident $(=> $host:ident)?, $form:ident $(($request:ident))?,
+        $notification:ident $(($extra:ident))?;
+    )*) => {
+        window_calls! { win; $(
+            /// Fetches a target's data and reduces ours into it, and may notify the target.
+            $name(
+                origin_addr: *const c_void, origin_count: $count, origin_datatype: MPI_Datatype,
+                result_addr: *mut c_void, result_count: $count, result_datatype: MPI_Datatype,
+                target_rank: c_int, target_disp: MPI_Aint, target_count: $count,
+                target_datatype: MPI_Datatype, op: MPI_Op, $($extra: c_int,)? win: MPI_Win
+                $(; $request: MPI_Request)?
+            ) $(=> $host)?,
+                |guard| $form(guard, $($request,)? |window| {
+                    let notification = $notification(window, target_rank $(, $extra)?)?;
+                    let made = args::get_accumulate(
+                        window,
+                        Buffer::new(origin_addr, origin_count as i64, origin_datatype),
+                        Buffer::new(result_addr, result_count as i64, result_datatype),
+                        Target::new(target_rank, target_disp, target_count as i64, target_datatype),
+                        op,
+                    )?;
+                    Ok(notified(made, notification))
+                });
+        )* }
+    };
+}
+
+transfers! { Put(*const c_void), c_int;
+    MPI_Put => PMPI_Put, communicate, unnotified, unless transfer();
+    MPI_Rput => PMPI_Rput, communicate_request(request), unnotified;
+}
+transfers! { Get(*mut c_void), c_int;
+    MPI_Get => PMPI_Get, communicate, unnotified, unless transfer();
+    MPI_Rget => PMPI_Rget, communicate_request(request), unnotified;
+}
+accumulates! { c_int;
+    MPI_Accumulate => PMPI_Accumulate, communicate, unnotified;
+    MPI_Raccumulate => PMPI_Raccumulate, communicate_request(request), unnotified;
+}
+get_accumulates! { c_int;
+    MPI_Get_accumulate => PMPI_Get_accumulate, communicate, unnotified;
+    MPI_Rget_accumulate => PMPI_Rget_accumulate, communicate_request(request), unnotified;
 }
 
 #[cfg(mpi_large_count)]
-communication! { MPI_Count;
-    MPI_Put_c => PMPI_Put_c, MPI_Get_c => PMPI_Get_c,
-    MPI_Accumulate_c => PMPI_Accumulate_c, MPI_Get_accumulate_c => PMPI_Get_accumulate_c,
-    MPI_Rput_c => PMPI_Rput_c, MPI_Rget_c => PMPI_Rget_c,
-    MPI_Raccumulate_c => PMPI_Raccumulate_c, MPI_Rget_accumulate_c => PMPI_Rget_accumulate_c,
+transfers! { Put(*const c_void), MPI_Count;
+    MPI_Put_c => PMPI_Put_c, communicate, unnotified, unless transfer();
+    MPI_Rput_c => PMPI_Rput_c, communicate_request(request), unnotified;
+}
+#[cfg(mpi_large_count)]
+transfers! { Get(*mut c_void), MPI_Count;
+    MPI_Get_c => PMPI_Get_c, communicate, unnotified, unless transfer();
+    MPI_Rget_c => PMPI_Rget_c, communicate_request(request), unnotified;
+}
+#[cfg(mpi_large_count)]
+accumulates! { MPI_Count;
+    MPI_Accumulate_c => PMPI_Accumulate_c, communicate, unnotified;
+    MPI_Raccumulate_c => PMPI_Raccumulate_c, communicate_request(request), unnotified;
+}
+#[cfg(mpi_large_count)]
+get_accumulates! { MPI_Count;
+    MPI_Get_accumulate_c => PMPI_Get_accumulate_c, communicate, unnotified;
+    MPI_Rget_accumulate_c => PMPI_Rget_accumulate_c, communicate_request(request), unnotified;
 }
 
-/// Fetches one element of a target and reduces ours into it.
-///
-/// # Safety
-/// As MPI says of the call.
-#[inline(never)]
-pub unsafe extern "C" fn MPI_Fetch_and_op(
-    origin_addr: *const c_void,
-    result_addr: *mut c_void,
-    datatype: MPI_Datatype,
-    target_rank: c_int,
-    target_disp: MPI_Aint,
-    op: MPI_Op,
-    win: MPI_Win,
-) -> c_int {
-    on_window(
-        "MPI_Fetch_and_op",
-        win,
-        |guard| {
-            communicate(guard, |window| {
-                args::fetch_and_op(
-                    window,
-                    origin_addr,
-                    result_addr,
-                    datatype,
-                    target_rank,
-                    target_disp,
-                    op,
-                )
-            })
-        },
-        // SAFETY: the application's arguments, passed on.
-        || unsafe {
-            PMPI_Fetch_and_op(origin_addr, result_addr, datatype, target_rank, target_disp, op, win)
-        },
-    )
+transfers! { Put(*const c_void), c_int;
+    MPIX_Put_notify, communicate, with_counter(notification_idx), unless notified(notification_idx);
+    MPIX_Rput_notify, communicate_request(request), with_counter(notification_idx);
+    MPIX_Put_tagged, communicate, with_tag(tag), unless tagged(tag);
+    MPIX_Rput_tagged, communicate_request(request), with_tag(tag);
+}
+transfers! { Get(*mut c_void), c_int;
+    MPIX_Get_notify, communicate, with_counter(notification_idx), unless notified(notification_idx);
+    MPIX_Rget_notify, communicate_request(request), with_counter(notification_idx);
+    MPIX_Get_tagged, communicate, with_tag(tag), unless tagged(tag);
+    MPIX_Rget_tagged, communicate_request(request), with_tag(tag);
+}
+accumulates! { c_int;
+    MPIX_Accumulate_notify, communicate, with_counter(notification_idx);
+    MPIX_Raccumulate_notify, communicate_request(request), with_counter(notification_idx);
+}
+get_accumulates! { c_int;
+    MPIX_Get_accumulate_notify, communicate, with_counter(notification_idx);
+    MPIX_Rget_accumulate_notify, communicate_request(request), with_counter(notification_idx);
 }
 
-/// Replaces one element of a target if it is what the caller expects, and fetches it either way.
-///
-/// # Safety
-/// As MPI says of the call.
-#[inline(never)]
-pub unsafe extern "C" fn MPI_Compare_and_swap(
-    origin_addr: *const c_void,
-    compare_addr: *const c_void,
-    result_addr: *mut c_void,
-    datatype: MPI_Datatype,
-    target_rank: c_int,
-    target_disp: MPI_Aint,
-    win: MPI_Win,
-) -> c_int {
-    on_window(
-        "MPI_Compare_and_swap",
-        win,
-        |guard| {
-            communicate(guard, |window| {
-                let buffers = [origin_addr, compare_addr, result_addr.cast_const()];
-                args::compare_and_swap(window, buffers, datatype, target_rank, target_disp)
-            })
-        },
-        // SAFETY: the application's arguments, passed on.
-        || unsafe {
-            PMPI_Compare_and_swap(
-                origin_addr,
-                compare_addr,
-                result_addr,
-                datatype,
-                target_rank,
-                target_disp,
-                win,
-            )
-        },
-    )
+transfers! { Put(*const c_void), MPI_Count;
+    MPIX_Put_notify_c, communicate, with_counter(notification_idx),
+        unless notified(notification_idx);
+    MPIX_Rput_notify_c, communicate_request(request), with_counter(notification_idx);
+    MPIX_Put_tagged_c, communicate, with_tag(tag), unless tagged(tag);
+    MPIX_Rput_tagged_c, communicate_request(request), with_tag(tag);
+}
+transfers! { Get(*mut c_void), MPI_Count;
+    MPIX_Get_notify_c, communicate, with_counter(notification_idx),
+        unless notified(notification_idx);
+    MPIX_Rget_notify_c, communicate_request(request), with_counter(notification_idx);
+    MPIX_Get_tagged_c, communicate, with_tag(tag), unless tagged(tag);
+    MPIX_Rget_tagged_c, communicate_request(request), with_tag(tag);
+}
+accumulates! { MPI_Count;
+    MPIX_Accumulate_notify_c, communicate, with_counter(notification_idx);
+    MPIX_Raccumulate_notify_c, communicate_request(request), with_counter(notification_idx);
+}
+get_accumulates! { MPI_Count;
+    MPIX_Get_accumulate_notify_c, communicate, with_counter(notification_idx);
+    MPIX_Rget_accumulate_notify_c, communicate_request(request), with_counter(notification_idx);
 }
 
-exports! {
-    MPI_Fetch_and_op(
-        origin_addr: *const c_void, result_addr: *mut c_void, datatype: MPI_Datatype, target_rank: c_int,
-        target_disp: MPI_Aint, op: MPI_Op, win: MPI_Win);
-    MPI_Compare_and_swap(
-        origin_addr: *const c_void, compare_addr: *const c_void, result_addr: *mut c_void, datatype: MPI_Datatype,
-        target_rank: c_int, target_disp: MPI_Aint, win: MPI_Win);
+/// Calls on one element of a target, with the argument of their notification.
+macro_rules! on_one_element {
+    ($notification:ident $(($extra:ident))?;
+     $fetch:ident $(=> $host_fetch:ident)?; $swap:ident $(=> $host_swap:ident)?) => {
+        window_calls! { win;
+            /// Fetches one element of a target and reduces ours into it, and may notify the target.
+            $fetch(
+                origin_addr: *const c_void, result_addr: *mut c_void, datatype: MPI_Datatype,
+                target_rank: c_int, target_disp: MPI_Aint, op: MPI_Op, $($extra: c_int,)?
+                win: MPI_Win
+            ) $(=> $host_fetch)?,
+                |guard| communicate(guard, |window| {
+                    let notification = $notification(window, target_rank $(, $extra)?)?;
+                    let buffers = [origin_addr, result_addr.cast_const()];
+                    let made = args::fetch_and_op(
+                        window, buffers, datatype, target_rank, target_disp, op)?;
+                    Ok(notified(made, notification))
+                });
+            /// Replaces one element of a target if it is what the caller expects, and fetches it
+            /// either way. May notify the target.
+            $swap(
+                origin_addr: *const c_void, compare_addr: *const c_void, result_addr: *mut c_void,
+                datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint,
+                $($extra: c_int,)? win: MPI_Win
+            ) $(=> $host_swap)?,
+                |guard| communicate(guard, |window| {
+                    let notification = $notification(window, target_rank $(, $extra)?)?;
+                    let buffers = [origin_addr, compare_addr, result_addr.cast_const()];
+                    let made = args::compare_and_swap(
+                        window, buffers, datatype, target_rank, target_disp)?;
+                    Ok(notified(made, notification))
+                });
+        }
+    };
+}
+
+on_one_element! { unnotified;
+    MPI_Fetch_and_op => PMPI_Fetch_and_op; MPI_Compare_and_swap => PMPI_Compare_and_swap
+}
+on_one_element! { with_counter(notification_idx);
+    MPIX_Fetch_and_op_notify; MPIX_Compare_and_swap_notify
+}
+
+window_calls! { win;
+    /// Notifies the target.
+    MPIX_Notify(target_rank: c_int, notification_idx: c_int, win: MPI_Win),
+        |guard| communicate(guard, |window| {
+            Ok(notified(None, with_counter(window, target_rank, notification_idx)?))
+        }),
+        unless fast_path::notify(win, target_rank, notification_idx);
 }

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `call` | what all calls on a window have in common: finding it, waiting, errors, requests |
 //! | `sync` | calls that open, close and flush epochs |
-//! | `communication` | put, get, accumulate and their kin |
-//! | `notify`, `tagged` | their notifying forms |
+//! | `communication` | put, get, accumulate and their kin, with their notifying forms |
+//! | `notify` | what an operation tells its target |
 //! | `fast_path` | puts and gets that are copies |
 //! | `args`, `shaped` | checked arguments: of predefined datatypes, and of derived ones |
 
@@ -16,4 +16,3 @@ pub(crate) mod fast_path;
 pub(crate) mod notify;
 pub(crate) mod shaped;
 pub(crate) mod sync;
-pub(crate) mod tagged;

@@ -12,11 +12,10 @@ use smallvec::SmallVec;
 use crate::engine::{self, Assert, LockHeld, LockMode, Outcome};
 use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
-use crate::mpi::abi::host::exports;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::rma::args;
-use crate::mpi::rma::call::{Done, block, not_complete, on_window, wait_unless_broken};
+use crate::mpi::rma::call::{Done, block, not_complete, wait_unless_broken, window_calls};
 use crate::runtime::process::multiple;
 use crate::runtime::progress::{sweep, wait_until};
 use crate::runtime::registry::is_left_to_host;
@@ -42,8 +41,10 @@ const OUTSIDE: &str = "rank is outside the window's group";
 
 /// Has the host check a group, and gives its error code if the group is invalid. To be called
 /// without the guard: the host raises the error on a handler of the application.
-pub(crate) fn invalid_group(group: Option<MPI_Group>) -> Option<c_int> {
-    let group = group.filter(|group| *group != MPI_GROUP_NULL)?;
+pub(crate) fn invalid_group(group: MPI_Group) -> Option<c_int> {
+    if group == MPI_GROUP_NULL {
+        return None;
+    }
     let code = host_calls::group_size(group, &mut 0);
     (code != MPI_SUCCESS).then_some(code)
 }
@@ -216,86 +217,14 @@ pub(crate) fn flush_all(window: &mut Window, local: bool) -> Checked<Outcome> {
 
 #[inline(always)]
 fn flush_some(window: &mut Window, rank: Option<u32>, local: bool) -> Checked<Outcome> {
-    Ok(with_port!(&mut window.port, port => {
-        if local { window.engine.flush_local(port, rank)? } else { window.engine.flush(port, rank)? }
+    Ok(with_port!(&mut window.port, port => match local {
+        true => window.engine.flush_local(port, rank)?,
+        false => window.engine.flush(port, rank)?,
     }))
 }
 
 /// A call that completes no operation of this process.
 pub(crate) const NOWHERE: Option<u32> = Some(u32::MAX);
-
-/// The blocking form of a call that closes an epoch or flushes; `target`: it completes operations
-/// to this process only.
-#[inline(always)]
-fn blocking(
-    call: &'static str,
-    window: MPI_Win,
-    target: Option<u32>,
-    body: impl FnOnce(&mut Window) -> Checked<Outcome>,
-    host: impl FnOnce() -> c_int,
-) -> c_int {
-    on_window(call, window, |guard| block(guard, target, body), host)
-}
-
-/// A call that opens an epoch, with the processes of `group` if it has one. It never waits.
-#[inline(always)]
-fn opening(
-    call: &'static str,
-    window: MPI_Win,
-    group: Option<MPI_Group>,
-    body: impl FnOnce(&mut Window) -> Done,
-    host: impl FnOnce() -> c_int,
-) -> c_int {
-    if !is_left_to_host(HostHandle(window.key()))
-        && let Some(code) = invalid_group(group)
-    {
-        return code;
-    }
-    on_window(call, window, |mut guard| body(guard.windows.called()), host)
-}
-
-/// Interposes one blocking call on a window.
-macro_rules! interpose {
-    ($($(#[$doc:meta])* $name:ident => $host:ident($($arg:ident: $type:ty),*) as $form:ident($target:expr, $body:expr);)*) => {$(
-        $(#[$doc])*
-        ///
-        /// # Safety
-        /// As MPI says of the call.
-        #[inline(never)]
-        pub unsafe extern "C" fn $name($($arg: $type,)* win: MPI_Win) -> c_int {
-            // SAFETY: the application's arguments, passed on.
-            $form(stringify!($name), win, $target, $body, || unsafe { $host($($arg,)* win) })
-        }
-        exports! { $name($($arg: $type,)* win: MPI_Win); }
-    )*};
-}
-
-interpose! {
-    /// Opens an exposure epoch [EP-1].
-    MPI_Win_post => PMPI_Win_post(group: MPI_Group, assert: c_int)
-        as opening(Some(group), |window| post(window, group, assert));
-    /// Opens an access epoch [EP-1].
-    MPI_Win_start => PMPI_Win_start(group: MPI_Group, assert: c_int)
-        as opening(Some(group), |window| start(window, group, assert));
-    /// Closes the access epoch.
-    MPI_Win_complete => PMPI_Win_complete() as blocking(None, complete);
-    /// Closes the exposure epoch.
-    MPI_Win_wait => PMPI_Win_wait() as blocking(NOWHERE, wait);
-    /// Closes a fence epoch and opens the next.
-    MPI_Win_fence => PMPI_Win_fence(assert: c_int) as blocking(None, |window| fence(window, assert));
-    /// Releases the lock of a target.
-    MPI_Win_unlock => PMPI_Win_unlock(rank: c_int) as blocking(Some(rank as u32), |window| unlock(window, rank));
-    /// Releases the locks of all targets.
-    MPI_Win_unlock_all => PMPI_Win_unlock_all() as blocking(None, unlock_all);
-    /// Completes the operations to a target, at origin and target.
-    MPI_Win_flush => PMPI_Win_flush(rank: c_int) as blocking(Some(rank as u32), |window| flush(window, rank, false));
-    /// Completes the operations to a target at the origin.
-    MPI_Win_flush_local => PMPI_Win_flush_local(rank: c_int) as blocking(Some(rank as u32), |window| flush(window, rank, true));
-    /// Completes all operations, at origin and targets.
-    MPI_Win_flush_all => PMPI_Win_flush_all() as blocking(None, |window| flush_all(window, false));
-    /// Completes all operations at the origin.
-    MPI_Win_flush_local_all => PMPI_Win_flush_local_all() as blocking(None, |window| flush_all(window, true));
-}
 
 /// Waits until every open lock epoch holds its lock, where a blocking lock call must [EP-10].
 #[inline(always)]
@@ -317,118 +246,104 @@ fn wait_for_locks(mut guard: Guard) -> Guard {
     guard
 }
 
-/// Locks a target. [`LockHeld::after_lock`] says whether it returns before the lock is held [EP-1].
-///
-/// # Safety
-/// As MPI says of the call.
-#[inline(never)]
-pub unsafe extern "C" fn MPI_Win_lock(
-    lock_type: c_int,
-    rank: c_int,
-    assert: c_int,
-    win: MPI_Win,
-) -> c_int {
-    on_window(
-        "MPI_Win_lock",
-        win,
-        |guard| {
-            let mut guard = wait_for_earlier_locks(guard);
-            let window = guard.windows.called();
-            let Some(target) = lock(window, "MPI_Win_lock", lock_type, rank, assert)? else {
-                return Ok(());
-            };
-            if let Some(held) =
-                LockHeld::after_lock(target, window.port.load_store(target), multiple())
-            {
-                let id = guard.windows.called_id();
-                drop(wait_unless_broken(guard, id, |window| held.is_held_in(&window.engine))?);
-            }
-            Ok(())
-        },
-        // SAFETY: the application's arguments, passed on.
-        || unsafe { PMPI_Win_lock(lock_type, rank, assert, win) },
-    )
+/// `MPI_Win_lock`. [`LockHeld::after_lock`] says whether it returns before the lock is held [EP-1].
+#[inline(always)]
+fn lock_and_wait(guard: Guard, kind: c_int, rank: c_int, assert: c_int) -> Done {
+    let mut guard = wait_for_earlier_locks(guard);
+    let window = guard.windows.called();
+    let Some(target) = lock(window, "MPI_Win_lock", kind, rank, assert)? else { return Ok(()) };
+    if let Some(held) = LockHeld::after_lock(target, window.port.load_store(target), multiple()) {
+        let id = guard.windows.called_id();
+        drop(wait_unless_broken(guard, id, |window| held.is_held_in(&window.engine))?);
+    }
+    Ok(())
 }
 
-/// Locks all targets. Returns when the locks are held, since this process is one of the targets
+/// `MPI_Win_lock_all`. Returns when the locks are held, since this process is one of the targets
 /// [EP-1].
-///
-/// # Safety
-/// As MPI says of the call.
-#[inline(never)]
-pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: MPI_Win) -> c_int {
-    on_window(
-        "MPI_Win_lock_all",
-        win,
-        |guard| {
-            let mut guard = wait_for_earlier_locks(guard);
-            lock_all(guard.windows.called(), "MPI_Win_lock_all", assert)?;
-            let held = LockHeld::after_lock_all();
-            let id = guard.windows.called_id();
-            drop(wait_unless_broken(guard, id, |window| held.is_held_in(&window.engine))?);
-            Ok(())
-        },
-        // SAFETY: the application's arguments, passed on.
-        || unsafe { PMPI_Win_lock_all(assert, win) },
-    )
+#[inline(always)]
+fn lock_all_and_wait(guard: Guard, assert: c_int) -> Done {
+    let mut guard = wait_for_earlier_locks(guard);
+    lock_all(guard.windows.called(), "MPI_Win_lock_all", assert)?;
+    let held = LockHeld::after_lock_all();
+    let id = guard.windows.called_id();
+    drop(wait_unless_broken(guard, id, |window| held.is_held_in(&window.engine))?);
+    Ok(())
 }
 
-/// Tests whether all origins have completed, and closes the exposure epoch then [RQ-4].
-///
-/// # Safety
-/// As MPI says of the call.
-#[inline(never)]
-pub unsafe extern "C" fn MPI_Win_test(win: MPI_Win, flag: *mut c_int) -> c_int {
-    // SAFETY: MPI requires of the application that `flag` is NULL or memory for an int, which no
-    // other thread uses during the call.
-    let flag = unsafe { Out::new(flag) };
-    on_window(
-        "MPI_Win_test",
-        win,
-        |mut guard| {
-            if flag.is_null() {
-                return Err(Fault::new(MPI_ERR_ARG, "flag is NULL"));
-            }
-            let window = guard.windows.called();
-            let over = with_port!(&mut window.port, port => window.engine.test(port))?;
-            if !over {
-                if window.port.is_broken() {
-                    // Closes the epoch as `MPI_Win_wait` does in a broken window.
-                    _ = wait(window)?;
-                }
-                not_complete(guard)?;
-            }
-            flag.write(c_int::from(over));
-            Ok(())
-        },
-        // SAFETY: the application's arguments, passed on.
-        || unsafe { PMPI_Win_test(win, flag.as_ptr()) },
-    )
+/// `MPI_Win_test` [RQ-4].
+#[inline(always)]
+fn test(mut guard: Guard, flag: Out<'_, c_int>) -> Done {
+    if flag.is_null() {
+        return Err(Fault::new(MPI_ERR_ARG, "flag is NULL"));
+    }
+    let window = guard.windows.called();
+    let over = with_port!(&mut window.port, port => window.engine.test(port))?;
+    if !over {
+        if window.port.is_broken() {
+            // Closes the epoch as `MPI_Win_wait` does in a broken window.
+            _ = wait(window)?;
+        }
+        not_complete(guard)?;
+    }
+    flag.write(c_int::from(over));
+    Ok(())
 }
 
-/// Orders this process's loads and stores of window memory against those of others.
-///
-/// # Safety
-/// As MPI says of the call.
-#[inline(never)]
-pub unsafe extern "C" fn MPI_Win_sync(win: MPI_Win) -> c_int {
-    on_window(
-        "MPI_Win_sync",
-        win,
+/// The code of a call with a group that the host refuses. The host need not check it for a window
+/// that is left to it, since it will.
+fn refused(window: MPI_Win, group: MPI_Group) -> Option<c_int> {
+    if is_left_to_host(HostHandle(window.key())) { None } else { invalid_group(group) }
+}
+
+window_calls! { win;
+    /// Opens an exposure epoch [EP-1].
+    MPI_Win_post(group: MPI_Group, assert: c_int, win: MPI_Win) => PMPI_Win_post,
+        |mut guard| post(guard.windows.called(), group, assert),
+        unless refused(win, group);
+    /// Opens an access epoch [EP-1].
+    MPI_Win_start(group: MPI_Group, assert: c_int, win: MPI_Win) => PMPI_Win_start,
+        |mut guard| start(guard.windows.called(), group, assert),
+        unless refused(win, group);
+    /// Closes the access epoch.
+    MPI_Win_complete(win: MPI_Win) => PMPI_Win_complete, |guard| block(guard, None, complete);
+    /// Closes the exposure epoch.
+    MPI_Win_wait(win: MPI_Win) => PMPI_Win_wait, |guard| block(guard, NOWHERE, wait);
+    /// Tests whether all origins have completed, and closes the exposure epoch then.
+    MPI_Win_test(win: MPI_Win; flag: c_int) => PMPI_Win_test, |guard| test(guard, flag);
+    /// Closes a fence epoch and opens the next.
+    MPI_Win_fence(assert: c_int, win: MPI_Win) => PMPI_Win_fence,
+        |guard| block(guard, None, |window| fence(window, assert));
+    /// Locks a target.
+    MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: MPI_Win) => PMPI_Win_lock,
+        |guard| lock_and_wait(guard, lock_type, rank, assert);
+    /// Releases the lock of a target.
+    MPI_Win_unlock(rank: c_int, win: MPI_Win) => PMPI_Win_unlock,
+        |guard| block(guard, Some(rank as u32), |window| unlock(window, rank));
+    /// Locks all targets.
+    MPI_Win_lock_all(assert: c_int, win: MPI_Win) => PMPI_Win_lock_all,
+        |guard| lock_all_and_wait(guard, assert);
+    /// Releases the locks of all targets.
+    MPI_Win_unlock_all(win: MPI_Win) => PMPI_Win_unlock_all,
+        |guard| block(guard, None, unlock_all);
+    /// Completes the operations to a target, at origin and target.
+    MPI_Win_flush(rank: c_int, win: MPI_Win) => PMPI_Win_flush,
+        |guard| block(guard, Some(rank as u32), |window| flush(window, rank, false));
+    /// Completes the operations to a target at the origin.
+    MPI_Win_flush_local(rank: c_int, win: MPI_Win) => PMPI_Win_flush_local,
+        |guard| block(guard, Some(rank as u32), |window| flush(window, rank, true));
+    /// Completes all operations, at origin and targets.
+    MPI_Win_flush_all(win: MPI_Win) => PMPI_Win_flush_all,
+        |guard| block(guard, None, |window| flush_all(window, false));
+    /// Completes all operations at the origin.
+    MPI_Win_flush_local_all(win: MPI_Win) => PMPI_Win_flush_local_all,
+        |guard| block(guard, None, |window| flush_all(window, true));
+    /// Orders this process's loads and stores of window memory against those of others.
+    MPI_Win_sync(win: MPI_Win) => PMPI_Win_sync,
         |mut guard| {
             memory_fence(Ordering::SeqCst);
             // A program may poll memory with nothing but this call [PR-1].
             sweep(&mut guard);
             Ok(())
-        },
-        // SAFETY: the application's argument, passed on.
-        || unsafe { PMPI_Win_sync(win) },
-    )
-}
-
-exports! {
-    MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: MPI_Win);
-    MPI_Win_lock_all(assert: c_int, win: MPI_Win);
-    MPI_Win_test(win: MPI_Win, flag: *mut c_int);
-    MPI_Win_sync(win: MPI_Win);
+        };
 }

@@ -83,4 +83,5 @@ pub unsafe extern "C" fn MPI_Win_get_attr(
     })
 }
 
-exports! { MPI_Win_get_attr(win: MPI_Win, win_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int); }
+exports! { MPI_Win_get_attr(win: MPI_Win, win_keyval: c_int, attribute_val: *mut c_void,
+flag: *mut c_int); }

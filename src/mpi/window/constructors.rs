@@ -1,6 +1,7 @@
 //! The constructors as programs call them.
 
 use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
 
 use super::{Made, Wanted, create, leave_to_host};
 use crate::mpi::abi::argument::Out;
@@ -41,109 +42,76 @@ unsafe fn construct(
     })
 }
 
-/// The constructors that give windows memory of their own, and `MPI_Win_create`, for one type of
-/// displacement unit.
-macro_rules! constructors {
-    ($unit:ty; $create:ident => $host_create:ident, $($(#[$doc:meta])* $allocate:ident => $host_allocate:ident as $flavor:expr),*) => {
-        $(
-            $(#[$doc])*
-            ///
-            /// # Safety
-            /// As MPI says of the call.
-            #[inline(never)]
-            pub unsafe extern "C" fn $allocate(
-                size: MPI_Aint,
-                disp_unit: $unit,
-                info: MPI_Info,
-                comm: MPI_Comm,
-                baseptr: *mut c_void,
-                win: *mut MPI_Win,
-            ) -> c_int {
-                let wanted = Wanted {
-                    call: stringify!($allocate),
-                    base: std::ptr::null_mut(),
-                    size: size as i64,
-                    disp_unit: disp_unit as i64,
-                    info,
-                    comm,
-                    flavor: $flavor,
-                };
-                // SAFETY: the application's arguments, passed on.
-                unsafe { construct(&wanted, win, Some(baseptr), || $host_allocate(size, disp_unit, info, comm, baseptr, win)) }
-            }
-        )*
-
-        /// Makes a window of the application's memory.
+/// A constructor, exported under both names. Behind the semicolon stands what it gives; `$base`,
+/// `$size` and `$unit` describe the memory.
+macro_rules! constructor {
+    ($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*; $win:ident $(, $baseptr:ident)?)
+     => $host:ident, $flavor:expr, $base:expr, $size:expr, $unit:expr, $info:ident,
+     $comm:ident) => {
+        $(#[$doc])*
         ///
         /// # Safety
         /// As MPI says of the call.
         #[inline(never)]
-        pub unsafe extern "C" fn $create(
-            base: *mut c_void,
-            size: MPI_Aint,
-            disp_unit: $unit,
-            info: MPI_Info,
-            comm: MPI_Comm,
-            win: *mut MPI_Win,
+        pub unsafe extern "C" fn $name(
+            $($arg: $type,)* $($baseptr: *mut c_void,)? $win: *mut MPI_Win
         ) -> c_int {
             let wanted = Wanted {
-                call: stringify!($create),
-                base,
-                size: size as i64,
-                disp_unit: disp_unit as i64,
-                info,
-                comm,
-                flavor: MPI_WIN_FLAVOR_CREATE,
+                call: stringify!($name),
+                base: $base,
+                size: $size as i64,
+                disp_unit: $unit as i64,
+                info: $info,
+                comm: $comm,
+                flavor: $flavor,
             };
+            let baseptr = None $(.or(Some($baseptr)))?;
             // SAFETY: the application's arguments, passed on.
-            unsafe { construct(&wanted, win, None, || $host_create(base, size, disp_unit, info, comm, win)) }
+            unsafe { construct(&wanted, $win, baseptr, || $host($($arg,)* $($baseptr,)? $win)) }
         }
+        exports! { $name($($arg: $type,)* $($baseptr: *mut c_void,)? $win: *mut MPI_Win); }
+    };
+}
 
-        exports! {
-            $create(base: *mut c_void, size: MPI_Aint, disp_unit: $unit, info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win);
-            $($allocate(size: MPI_Aint, disp_unit: $unit, info: MPI_Info, comm: MPI_Comm, baseptr: *mut c_void, win: *mut MPI_Win);)*
+/// The constructors with a displacement unit, for one type of it.
+macro_rules! constructors {
+    ($unit:ty; $create:ident => $host_create:ident, $allocate:ident => $host_allocate:ident,
+     $shared:ident => $host_shared:ident) => {
+        constructor! {
+            /// Makes a window of the application's memory.
+            $create(
+                base: *mut c_void, size: MPI_Aint, disp_unit: $unit, info: MPI_Info,
+                comm: MPI_Comm; win
+            ) => $host_create, MPI_WIN_FLAVOR_CREATE, base, size, disp_unit, info, comm
+        }
+        constructor! {
+            /// Makes a window with memory of its own: shared between the processes of a node.
+            $allocate(
+                size: MPI_Aint, disp_unit: $unit, info: MPI_Info, comm: MPI_Comm; win, baseptr
+            ) => $host_allocate, MPI_WIN_FLAVOR_ALLOCATE, null_mut(), size, disp_unit, info, comm
+        }
+        constructor! {
+            /// Makes a window with memory of its own that its processes reach by load and store.
+            $shared(
+                size: MPI_Aint, disp_unit: $unit, info: MPI_Info, comm: MPI_Comm; win, baseptr
+            ) => $host_shared, MPI_WIN_FLAVOR_SHARED, null_mut(), size, disp_unit, info, comm
         }
     };
 }
 
 constructors! {
-    c_int; MPI_Win_create => PMPI_Win_create,
-    /// Makes a window with memory of its own: shared between the processes of a node.
-    MPI_Win_allocate => PMPI_Win_allocate as MPI_WIN_FLAVOR_ALLOCATE,
-    /// Makes a window with memory of its own that its processes reach by load and store.
-    MPI_Win_allocate_shared => PMPI_Win_allocate_shared as MPI_WIN_FLAVOR_SHARED
+    c_int; MPI_Win_create => PMPI_Win_create, MPI_Win_allocate => PMPI_Win_allocate,
+    MPI_Win_allocate_shared => PMPI_Win_allocate_shared
 }
 
 #[cfg(mpi_large_count)]
 constructors! {
-    MPI_Aint; MPI_Win_create_c => PMPI_Win_create_c,
-    /// As [`MPI_Win_allocate`], with a large displacement unit.
-    MPI_Win_allocate_c => PMPI_Win_allocate_c as MPI_WIN_FLAVOR_ALLOCATE,
-    /// As [`MPI_Win_allocate_shared`], with a large displacement unit.
-    MPI_Win_allocate_shared_c => PMPI_Win_allocate_shared_c as MPI_WIN_FLAVOR_SHARED
+    MPI_Aint; MPI_Win_create_c => PMPI_Win_create_c, MPI_Win_allocate_c => PMPI_Win_allocate_c,
+    MPI_Win_allocate_shared_c => PMPI_Win_allocate_shared_c
 }
 
-/// Makes a window without memory: it is attached later.
-///
-/// # Safety
-/// As MPI says of the call.
-#[inline(never)]
-pub unsafe extern "C" fn MPI_Win_create_dynamic(
-    info: MPI_Info,
-    comm: MPI_Comm,
-    win: *mut MPI_Win,
-) -> c_int {
-    let wanted = Wanted {
-        call: "MPI_Win_create_dynamic",
-        base: std::ptr::null_mut(),
-        size: 0,
-        disp_unit: 1,
-        info,
-        comm,
-        flavor: MPI_WIN_FLAVOR_DYNAMIC,
-    };
-    // SAFETY: the application's arguments, passed on.
-    unsafe { construct(&wanted, win, None, || PMPI_Win_create_dynamic(info, comm, win)) }
+constructor! {
+    /// Makes a window without memory: it is attached later.
+    MPI_Win_create_dynamic(info: MPI_Info, comm: MPI_Comm; win) => PMPI_Win_create_dynamic,
+        MPI_WIN_FLAVOR_DYNAMIC, null_mut(), 0, 1, info, comm
 }
-
-exports! { MPI_Win_create_dynamic(info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win); }

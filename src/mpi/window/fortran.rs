@@ -50,7 +50,8 @@ mod mpich {
     const TO_FORTRAN: c_int = 1;
 
     host_functions! {
-        pub fn MPII_Win_get_attr(win: MPI_Win, keyval: c_int, attribute: *mut c_void, flag: *mut c_int, kind: c_int) -> c_int;
+        pub fn MPII_Win_get_attr(win: MPI_Win, keyval: c_int, attribute: *mut c_void,
+            flag: *mut c_int, kind: c_int) -> c_int;
     }
 
     /// Returns an attribute in the form of the calling language.
@@ -92,7 +93,8 @@ mod openmpi {
 
     host_functions! {
         pub fn pmpi_win_get_attr_(
-            win: *mut Fint, keyval: *mut Fint, attribute: *mut MPI_Aint, flag: *mut Fint, ierr: *mut Fint);
+            win: *mut Fint, keyval: *mut Fint, attribute: *mut MPI_Aint, flag: *mut Fint,
+            ierr: *mut Fint);
     }
 
     macro_rules! names {

@@ -11,7 +11,8 @@ use crate::mpi::abi::host::exports;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::info::{self, ForHost};
-use crate::mpi::rma::call::on_window;
+use crate::mpi::rma::call::{Done, on_window, window_calls};
+use crate::runtime::Guard;
 
 /// Changes the hints of a window. Collective.
 ///
@@ -52,45 +53,34 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
     if code == MPI_SUCCESS { refused } else { code }
 }
 
-/// Returns the hints in use.
-///
-/// # Safety
-/// As MPI says of the call.
-#[inline(never)]
-pub unsafe extern "C" fn MPI_Win_get_info(win: MPI_Win, info_used: *mut MPI_Info) -> c_int {
-    on_window(
-        "MPI_Win_get_info",
-        win,
-        |mut guard| {
-            // SAFETY: MPI requires of the application that `info_used` is NULL or memory for a
-            // handle, which no other thread uses during the call.
-            let info_used = unsafe { Out::new(info_used) };
-            if info_used.is_null() {
-                return Err(Fault::new(MPI_ERR_ARG, "info_used is NULL"));
-            }
-            let threads = guard.settings.is_some_and(|settings| settings.progress_thread());
-            let window = guard.windows.called();
-            let (hints, alignment, progress) =
-                (window.hints, window.port.alignment(), window.port.progresses());
-            let progress =
-                if threads && progress == c"target_calls" { c"progress_thread" } else { progress };
-            drop(guard);
-            let mut info = MPI_INFO_NULL;
-            if host_calls::win_get_info(win, &mut info) != MPI_SUCCESS {
-                return Err(Fault::new(MPI_ERR_INFO, "the host does not give the window's info"));
-            }
-            info_used.write(info);
-            if info::write(info, &hints, alignment, progress) != MPI_SUCCESS {
-                return Err(Fault::new(MPI_ERR_INFO, "the host does not take a key"));
-            }
-            Ok(())
-        },
-        // SAFETY: the application's arguments, passed on.
-        || unsafe { PMPI_Win_get_info(win, info_used) },
-    )
+/// `MPI_Win_get_info`.
+fn info_of(mut guard: Guard, info_used: Out<'_, MPI_Info>) -> Done {
+    if info_used.is_null() {
+        return Err(Fault::new(MPI_ERR_ARG, "info_used is NULL"));
+    }
+    let threads = guard.settings.is_some_and(|settings| settings.progress_thread());
+    let window = guard.windows.called();
+    let handle = MPI_Win::of(window.handle.0);
+    let (hints, alignment, progress) =
+        (window.hints, window.port.alignment(), window.port.progresses());
+    let progress =
+        if threads && progress == c"target_calls" { c"progress_thread" } else { progress };
+    drop(guard);
+    let mut info = MPI_INFO_NULL;
+    if host_calls::win_get_info(handle, &mut info) != MPI_SUCCESS {
+        return Err(Fault::new(MPI_ERR_INFO, "the host does not give the window's info"));
+    }
+    info_used.write(info);
+    if info::write(info, &hints, alignment, progress) != MPI_SUCCESS {
+        return Err(Fault::new(MPI_ERR_INFO, "the host does not take a key"));
+    }
+    Ok(())
 }
 
-exports! {
-    MPI_Win_set_info(win: MPI_Win, info: MPI_Info);
-    MPI_Win_get_info(win: MPI_Win, info_used: *mut MPI_Info);
+window_calls! { win;
+    /// Returns the hints in use.
+    MPI_Win_get_info(win: MPI_Win; info_used: MPI_Info) => PMPI_Win_get_info,
+        |guard| info_of(guard, info_used);
 }
+
+exports! { MPI_Win_set_info(win: MPI_Win, info: MPI_Info); }

@@ -3,12 +3,10 @@
 use std::ffi::{c_int, c_void};
 
 use crate::engine::Addr;
-use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
-use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
 use crate::mpi::rma::args;
-use crate::mpi::rma::call::{Done, on_window};
+use crate::mpi::rma::call::{Done, window_calls};
 use crate::runtime::Window;
 use crate::transport::shm::AttachError;
 
@@ -44,42 +42,22 @@ fn segment(window: &Window, rank: c_int) -> Result<Segment, Fault> {
 /// `MPI_Win_shared_query`, for one type of displacement unit.
 macro_rules! shared_query {
     ($unit:ty; $name:ident => $host:ident) => {
-        /// Returns size, displacement unit and address of another process's memory.
-        ///
-        /// # Safety
-        /// As MPI says of the call.
-        #[inline(never)]
-        pub unsafe extern "C" fn $name(
-            win: MPI_Win,
-            rank: c_int,
-            size: *mut MPI_Aint,
-            disp_unit: *mut $unit,
-            baseptr: *mut c_void,
-        ) -> c_int {
-            // SAFETY: MPI requires of the application that each is NULL or memory for its type, for
-            // `baseptr` an address, which no other thread uses during the call.
-            let (size, disp_unit, baseptr) = unsafe {
-                (Out::new(size), Out::new(disp_unit), Out::new(baseptr.cast::<*mut c_void>()))
+        window_calls! { win;
+            /// Returns size, displacement unit and address of another process's memory.
+            $name(
+                win: MPI_Win, rank: c_int;
+                size: MPI_Aint, disp_unit: $unit, baseptr: *mut c_void
+            ) => $host, |mut guard| {
+                if size.is_null() || disp_unit.is_null() || baseptr.is_null() {
+                    return Err(Fault::new(MPI_ERR_ARG, "size, disp_unit or baseptr is NULL"));
+                }
+                let found = segment(guard.windows.called(), rank)?;
+                size.write(found.size as MPI_Aint);
+                disp_unit.write(found.disp_unit as $unit);
+                baseptr.write(found.base as *mut c_void);
+                Ok(())
             };
-            on_window(
-                stringify!($name),
-                win,
-                |mut guard| {
-                    if size.is_null() || disp_unit.is_null() || baseptr.is_null() {
-                        return Err(Fault::new(MPI_ERR_ARG, "size, disp_unit or baseptr is NULL"));
-                    }
-                    let found = segment(guard.windows.called(), rank)?;
-                    size.write(found.size as MPI_Aint);
-                    disp_unit.write(found.disp_unit as $unit);
-                    baseptr.write(found.base as *mut c_void);
-                    Ok(())
-                },
-                // SAFETY: the application's arguments, passed on.
-                || unsafe { $host(win, rank, size.as_ptr(), disp_unit.as_ptr(), baseptr.as_ptr().cast()) },
-            )
         }
-
-        exports! { $name(win: MPI_Win, rank: c_int, size: *mut MPI_Aint, disp_unit: *mut $unit, baseptr: *mut c_void); }
     };
 }
 
@@ -116,39 +94,12 @@ fn attach(window: &mut Window, base: *const c_void, size: MPI_Aint) -> Done {
     window.port.attach(Addr(base as usize), size).map_err(refused)
 }
 
-/// Attaches memory of this process to a dynamic window.
-///
-/// # Safety
-/// As MPI says of the call.
-#[inline(never)]
-pub unsafe extern "C" fn MPI_Win_attach(win: MPI_Win, base: *mut c_void, size: MPI_Aint) -> c_int {
-    on_window(
-        "MPI_Win_attach",
-        win,
-        |mut guard| attach(guard.windows.called(), base, size),
-        // SAFETY: the application's arguments, passed on.
-        || unsafe { PMPI_Win_attach(win, base, size) },
-    )
-}
-
-/// Detaches memory of this process from a dynamic window.
-///
-/// # Safety
-/// As MPI says of the call.
-#[inline(never)]
-pub unsafe extern "C" fn MPI_Win_detach(win: MPI_Win, base: *const c_void) -> c_int {
-    on_window(
-        "MPI_Win_detach",
-        win,
-        |mut guard| {
-            dynamic(guard.windows.called())?.port.detach(Addr(base as usize)).map_err(refused)
-        },
-        // SAFETY: the application's arguments, passed on.
-        || unsafe { PMPI_Win_detach(win, base) },
-    )
-}
-
-exports! {
-    MPI_Win_attach(win: MPI_Win, base: *mut c_void, size: MPI_Aint);
-    MPI_Win_detach(win: MPI_Win, base: *const c_void);
+window_calls! { win;
+    /// Attaches memory of this process to a dynamic window.
+    MPI_Win_attach(win: MPI_Win, base: *mut c_void, size: MPI_Aint) => PMPI_Win_attach,
+        |mut guard| attach(guard.windows.called(), base, size);
+    /// Detaches memory of this process from a dynamic window.
+    MPI_Win_detach(win: MPI_Win, base: *const c_void) => PMPI_Win_detach, |mut guard| {
+        dynamic(guard.windows.called())?.port.detach(Addr(base as usize)).map_err(refused)
+    };
 }

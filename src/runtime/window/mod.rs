@@ -1,7 +1,6 @@
 //! One window of this process: its engine, its port, and the requests that are bound to it.
 
 mod info;
-mod slab;
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -14,7 +13,6 @@ use super::transport::{Transport, with_port};
 use crate::engine::{self, Notified, Outcome, Rank, RequestId};
 
 pub(crate) use info::{Attributes, Hints};
-pub(crate) use slab::{WindowId, WindowSlab};
 
 /// A window handle of the host, as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -108,13 +106,8 @@ pub(crate) struct Window {
     pub(crate) request_waits: u32,
     /// The log has warned that the application locks a window with `no_locks=true`.
     pub(crate) warned_of_locks: bool,
-    /// Calls so far that did not wait: some of them sweep over all windows.
-    pub(crate) calls: u32,
     /// Only of allocated windows, under `MPI_THREAD_MULTIPLE`.
     pub(super) fast_path: Option<&'static FastPath>,
-    /// The target that was last accessed by load and store, and its memory, which does not move
-    /// while the window exists.
-    mapped: (Rank, MappedTarget),
     /// The window is in the registry's list of attended windows.
     pub(super) attended: bool,
     /// Polls since the clock was last read.
@@ -160,9 +153,7 @@ impl Window {
             waiting: 0,
             request_waits: 0,
             warned_of_locks: false,
-            calls: 0,
             fast_path,
-            mapped: (Rank::MAX, MappedTarget { base: 0, size: 0, unit: 1 }),
             attended: false,
             polls_since_clock: 0,
             waits_since: None,
@@ -191,6 +182,16 @@ impl Window {
     pub(crate) fn close_fast_path(&self) {
         if let Some(fast_path) = self.fast_path {
             fast_path.close();
+        }
+    }
+
+    /// The memory of `target` as mapped here, if put and get to it are copies by load and store. It
+    /// does not move while the window exists.
+    pub(super) fn mapped_target(&self, target: Rank) -> Option<MappedTarget> {
+        if target < self.size && self.hints.fast_path {
+            self.port.mapped_target(target)
+        } else {
+            None
         }
     }
 
@@ -228,37 +229,6 @@ impl Window {
             output.write(found);
         }
         true
-    }
-
-    /// The memory of `rank` as mapped here, if put and get to it are copies by load and store.
-    #[inline(always)]
-    pub(crate) fn mapped_target(&mut self, rank: Rank) -> Option<MappedTarget> {
-        if self.mapped.0 == rank { Some(self.mapped.1) } else { self.find_mapped_target(rank) }
-    }
-
-    #[inline(never)]
-    fn find_mapped_target(&mut self, rank: Rank) -> Option<MappedTarget> {
-        if rank >= self.size || !self.hints.fast_path {
-            return None;
-        }
-        let found = self.port.mapped_target(rank)?;
-        self.mapped = (rank, found);
-        Some(found)
-    }
-
-    /// Counts a call that did not wait: it communicates, or closes an epoch that is complete at
-    /// once. True if the call must sweep. A program may make no other calls [PR-1]: for example,
-    /// it locks its own memory again and again until a peer has changed it.
-    #[inline(always)]
-    pub(crate) fn count_call(&mut self) -> bool {
-        self.calls = self.calls.wrapping_add(1);
-        self.calls.is_multiple_of(CALLS_PER_SWEEP)
-    }
-
-    /// Whether the next call that does not wait must sweep.
-    #[inline(always)]
-    pub(crate) fn sweep_is_due(&self) -> bool {
-        self.calls % CALLS_PER_SWEEP == CALLS_PER_SWEEP - 1
     }
 
     /// True if an open lock epoch does not hold its lock yet, and may still get it.
@@ -480,8 +450,6 @@ impl Window {
 /// Polls of an idle window before it is armed: some 10 us, several round trips of a peer.
 const POLLS_BEFORE_ARMING: u32 = 256;
 
-/// Calls that did not wait between two sweeps.
-const CALLS_PER_SWEEP: u32 = 64;
 /// Polls before a request of the host is made; more gain nothing.
 const POLLS_BEFORE_REQUEST: u32 = 4;
 /// Entries for requests that a window keeps allocated when none is pending.

@@ -26,8 +26,10 @@ collectives! {
 /// Collectives with counts, for one type of counts and of displacements.
 macro_rules! counted {
     ($count:ty, $displ:ty;
-     $($bcast:ident $pbcast:ident $ibcast:ident)?; gather: $($gather:ident $pgather:ident $igather:ident,)*;
-     all: $($all:ident $pall:ident $iall:ident,)*; gatherv: $gatherv:ident $pgatherv:ident $igatherv:ident;
+     $($bcast:ident $pbcast:ident $ibcast:ident)?;
+     gather: $($gather:ident $pgather:ident $igather:ident,)*;
+     all: $($all:ident $pall:ident $iall:ident,)*;
+     gatherv: $gatherv:ident $pgatherv:ident $igatherv:ident;
      scatterv: $scatterv:ident $pscatterv:ident $iscatterv:ident;
      allgatherv: $($allgatherv:ident $pallgatherv:ident $iallgatherv:ident,)*;
      alltoallv: $($alltoallv:ident $palltoallv:ident $ialltoallv:ident,)*;
@@ -39,47 +41,60 @@ macro_rules! counted {
         interpose! {
             drive::collectives;
             $($bcast(
-                buffer: *mut c_void, count: $count, datatype: MPI_Datatype, root: c_int, comm: MPI_Comm,
+                buffer: *mut c_void, count: $count, datatype: MPI_Datatype, root: c_int,
+                comm: MPI_Comm,
             ) => $pbcast,
-                drive::broadcast(comm, |request| $ibcast(buffer, count, datatype, root, comm, request));)?
+                drive::broadcast(comm, |request| {
+                    $ibcast(buffer, count, datatype, root, comm, request)
+                });)?
         }
         collectives! {
             $($gather $pgather $igather(
                 sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype,
-                recvbuf: *mut c_void, recvcount: $count, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm);)*
+                recvbuf: *mut c_void, recvcount: $count, recvtype: MPI_Datatype, root: c_int,
+                comm: MPI_Comm);)*
             $($all $pall $iall(
                 sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype,
                 recvbuf: *mut c_void, recvcount: $count, recvtype: MPI_Datatype, comm: MPI_Comm);)*
             $gatherv $pgatherv $igatherv(
-                sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype, recvbuf: *mut c_void,
-                recvcounts: *const $count, displs: *const $displ, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm);
+                sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype,
+                recvbuf: *mut c_void, recvcounts: *const $count, displs: *const $displ,
+                recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm
+            );
             $scatterv $pscatterv $iscatterv(
-                sendbuf: *const c_void, sendcounts: *const $count, displs: *const $displ, sendtype: MPI_Datatype,
-                recvbuf: *mut c_void, recvcount: $count, recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm);
+                sendbuf: *const c_void, sendcounts: *const $count, displs: *const $displ,
+                sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: $count,
+                recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm
+            );
             $($allgatherv $pallgatherv $iallgatherv(
-                sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype, recvbuf: *mut c_void,
-                recvcounts: *const $count, displs: *const $displ, recvtype: MPI_Datatype, comm: MPI_Comm);)*
+                sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype,
+                recvbuf: *mut c_void, recvcounts: *const $count, displs: *const $displ,
+                recvtype: MPI_Datatype, comm: MPI_Comm);)*
             $($alltoallv $palltoallv $ialltoallv(
-                sendbuf: *const c_void, sendcounts: *const $count, sdispls: *const $displ, sendtype: MPI_Datatype,
-                recvbuf: *mut c_void, recvcounts: *const $count, rdispls: *const $displ, recvtype: MPI_Datatype,
-                comm: MPI_Comm);)*
+                sendbuf: *const c_void, sendcounts: *const $count, sdispls: *const $displ,
+                sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcounts: *const $count,
+                rdispls: *const $displ, recvtype: MPI_Datatype, comm: MPI_Comm);)*
             $alltoallw $palltoallw $ialltoallw(
-                sendbuf: *const c_void, sendcounts: *const $count, sdispls: *const $displ, sendtypes: *const MPI_Datatype,
-                recvbuf: *mut c_void, recvcounts: *const $count, rdispls: *const $displ, recvtypes: *const MPI_Datatype,
-                comm: MPI_Comm);
+                sendbuf: *const c_void, sendcounts: *const $count, sdispls: *const $displ,
+                sendtypes: *const MPI_Datatype, recvbuf: *mut c_void, recvcounts: *const $count,
+                rdispls: *const $displ, recvtypes: *const MPI_Datatype, comm: MPI_Comm
+            );
             $nalltoallw $pnalltoallw $inalltoallw(
-                sendbuf: *const c_void, sendcounts: *const $count, sdispls: *const MPI_Aint, sendtypes: *const MPI_Datatype,
-                recvbuf: *mut c_void, recvcounts: *const $count, rdispls: *const MPI_Aint, recvtypes: *const MPI_Datatype,
-                comm: MPI_Comm);
+                sendbuf: *const c_void, sendcounts: *const $count, sdispls: *const MPI_Aint,
+                sendtypes: *const MPI_Datatype, recvbuf: *mut c_void, recvcounts: *const $count,
+                rdispls: *const MPI_Aint, recvtypes: *const MPI_Datatype, comm: MPI_Comm
+            );
             $reduce $preduce $ireduce(
-                sendbuf: *const c_void, recvbuf: *mut c_void, count: $count, datatype: MPI_Datatype, op: MPI_Op,
-                root: c_int, comm: MPI_Comm);
+                sendbuf: *const c_void, recvbuf: *mut c_void, count: $count, datatype: MPI_Datatype,
+                op: MPI_Op, root: c_int, comm: MPI_Comm
+            );
             $($reduction $preduction $ireduction(
-                sendbuf: *const c_void, recvbuf: *mut c_void, count: $count, datatype: MPI_Datatype, op: MPI_Op,
-                comm: MPI_Comm);)*
+                sendbuf: *const c_void, recvbuf: *mut c_void, count: $count,
+                datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm);)*
             $reduce_scatter $preduce_scatter $ireduce_scatter(
-                sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const $count, datatype: MPI_Datatype, op: MPI_Op,
-                comm: MPI_Comm);
+                sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const $count,
+                datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm
+            );
         }
     };
 }
@@ -110,8 +125,10 @@ counted! {
 counted! {
     MPI_Count, MPI_Aint;
     MPI_Bcast_c PMPI_Bcast_c PMPI_Ibcast_c;
-    gather: MPI_Gather_c PMPI_Gather_c PMPI_Igather_c, MPI_Scatter_c PMPI_Scatter_c PMPI_Iscatter_c,;
-    all: MPI_Allgather_c PMPI_Allgather_c PMPI_Iallgather_c, MPI_Alltoall_c PMPI_Alltoall_c PMPI_Ialltoall_c,
+    gather: MPI_Gather_c PMPI_Gather_c PMPI_Igather_c,
+        MPI_Scatter_c PMPI_Scatter_c PMPI_Iscatter_c,;
+    all: MPI_Allgather_c PMPI_Allgather_c PMPI_Iallgather_c,
+        MPI_Alltoall_c PMPI_Alltoall_c PMPI_Ialltoall_c,
         MPI_Neighbor_allgather_c PMPI_Neighbor_allgather_c PMPI_Ineighbor_allgather_c,
         MPI_Neighbor_alltoall_c PMPI_Neighbor_alltoall_c PMPI_Ineighbor_alltoall_c,;
     gatherv: MPI_Gatherv_c PMPI_Gatherv_c PMPI_Igatherv_c;
@@ -121,9 +138,11 @@ counted! {
     alltoallv: MPI_Alltoallv_c PMPI_Alltoallv_c PMPI_Ialltoallv_c,
         MPI_Neighbor_alltoallv_c PMPI_Neighbor_alltoallv_c PMPI_Ineighbor_alltoallv_c,;
     alltoallw: MPI_Alltoallw_c PMPI_Alltoallw_c PMPI_Ialltoallw_c;
-    neighbor_alltoallw: MPI_Neighbor_alltoallw_c PMPI_Neighbor_alltoallw_c PMPI_Ineighbor_alltoallw_c;
+    neighbor_alltoallw:
+        MPI_Neighbor_alltoallw_c PMPI_Neighbor_alltoallw_c PMPI_Ineighbor_alltoallw_c;
     reduce: MPI_Reduce_c PMPI_Reduce_c PMPI_Ireduce_c;
-    reductions: MPI_Allreduce_c PMPI_Allreduce_c PMPI_Iallreduce_c, MPI_Scan_c PMPI_Scan_c PMPI_Iscan_c,
+    reductions: MPI_Allreduce_c PMPI_Allreduce_c PMPI_Iallreduce_c,
+        MPI_Scan_c PMPI_Scan_c PMPI_Iscan_c,
         MPI_Exscan_c PMPI_Exscan_c PMPI_Iexscan_c,
         MPI_Reduce_scatter_block_c PMPI_Reduce_scatter_block_c PMPI_Ireduce_scatter_block_c,;
     reduce_scatter: MPI_Reduce_scatter_c PMPI_Reduce_scatter_c PMPI_Ireduce_scatter_c

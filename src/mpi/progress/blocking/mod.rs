@@ -32,8 +32,12 @@ pub(crate) mod waits;
 
 /// Interposes a call: it goes to the host, or is driven where `when` says so.
 macro_rules! interpose {
-    ($when:path; $($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),* $(,)?) => $host:ident, $driven:expr;)*) => {
-        $crate::mpi::progress::blocking::driven! { $when; $($(#[$doc])* $name($($arg: $type),*) => $host, $driven;)* }
+    ($when:path; $(
+        $(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),* $(,)?) => $host:ident, $driven:expr;
+    )*) => {
+        $crate::mpi::progress::blocking::driven! {
+            $when; $($(#[$doc])* $name($($arg: $type),*) => $host, $driven;)*
+        }
         $crate::mpi::abi::host::exports! { $($name($($arg: $type),*);)* }
     };
 }
@@ -41,7 +45,9 @@ pub(crate) use interpose;
 
 /// The same, not exported.
 macro_rules! driven {
-    ($when:path; $($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),* $(,)?) => $host:ident, $driven:expr;)*) => {$(
+    ($when:path; $(
+        $(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),* $(,)?) => $host:ident, $driven:expr;
+    )*) => {$(
         $(#[$doc])*
         /// Interposed so that this library makes progress while it waits [PR-1].
         ///

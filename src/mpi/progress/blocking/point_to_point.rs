@@ -39,14 +39,16 @@ fn exchange(
 
 /// All calls with a count, for one type of count.
 macro_rules! counted {
-    ($count:ty; $recv:ident $precv:ident $recv_init:ident $irecv:ident; $mrecv:ident $pmrecv:ident $imrecv:ident;
-     $(send $send:ident $psend:ident $isend:ident;)* exchange $sendrecv:ident $psendrecv:ident $isend_one:ident;
+    ($count:ty; $recv:ident $precv:ident $recv_init:ident $irecv:ident;
+     $mrecv:ident $pmrecv:ident $imrecv:ident;
+     $(send $send:ident $psend:ident $isend:ident;)*
+     exchange $sendrecv:ident $psendrecv:ident $isend_one:ident;
      replace $replace:ident $preplace:ident $pack_size:ident $pack:ident) => {
         interpose! {
             drive::must_drive_now;
             $recv(
-                buf: *mut c_void, count: $count, datatype: MPI_Datatype, source: c_int, tag: c_int, comm: MPI_Comm,
-                status: *mut MPI_Status,
+                buf: *mut c_void, count: $count, datatype: MPI_Datatype, source: c_int, tag: c_int,
+                comm: MPI_Comm, status: *mut MPI_Status
             ) => $precv,
                 drive::receive(
                     comm,
@@ -58,23 +60,36 @@ macro_rules! counted {
                 buf: *mut c_void, count: $count, datatype: MPI_Datatype, message: *mut MPI_Message,
                 status: *mut MPI_Status,
             ) => $pmrecv,
-                drive::through(|request| $imrecv(buf, count, datatype, message, request), Status::new(status));
+                drive::through(
+                    |request| $imrecv(buf, count, datatype, message, request),
+                    Status::new(status),
+                );
             $($send(
-                buf: *const c_void, count: $count, datatype: MPI_Datatype, dest: c_int, tag: c_int, comm: MPI_Comm,
+                buf: *const c_void, count: $count, datatype: MPI_Datatype, dest: c_int, tag: c_int,
+                comm: MPI_Comm,
             ) => $psend,
-                drive::through(|request| $isend(buf, count, datatype, dest, tag, comm, request), Status::ignored());)*
+                drive::through(
+                    |request| $isend(buf, count, datatype, dest, tag, comm, request),
+                    Status::ignored(),
+                );)*
             $sendrecv(
-                sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype, dest: c_int, sendtag: c_int,
-                recvbuf: *mut c_void, recvcount: $count, recvtype: MPI_Datatype, source: c_int, recvtag: c_int,
-                comm: MPI_Comm, status: *mut MPI_Status,
+                sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype, dest: c_int,
+                sendtag: c_int, recvbuf: *mut c_void, recvcount: $count, recvtype: MPI_Datatype,
+                source: c_int, recvtag: c_int, comm: MPI_Comm, status: *mut MPI_Status
             ) => $psendrecv,
                 exchange(
                     drive::Receive::start(
                         comm,
-                        |request| $recv_init(recvbuf, recvcount, recvtype, source, recvtag, comm, request),
-                        |request| $irecv(recvbuf, recvcount, recvtype, source, recvtag, comm, request),
+                        |request| {
+                            $recv_init(recvbuf, recvcount, recvtype, source, recvtag, comm, request)
+                        },
+                        |request| {
+                            $irecv(recvbuf, recvcount, recvtype, source, recvtag, comm, request)
+                        },
                     ),
-                    |request| $isend_one(sendbuf, sendcount, sendtype, dest, sendtag, comm, request),
+                    |request| {
+                        $isend_one(sendbuf, sendcount, sendtype, dest, sendtag, comm, request)
+                    },
                     Status::new(status),
                 );
         }
@@ -82,8 +97,9 @@ macro_rules! counted {
         interpose! {
             drive::must_drive_now;
             $replace(
-                buf: *mut c_void, count: $count, datatype: MPI_Datatype, dest: c_int, sendtag: c_int, source: c_int,
-                recvtag: c_int, comm: MPI_Comm, status: *mut MPI_Status,
+                buf: *mut c_void, count: $count, datatype: MPI_Datatype, dest: c_int,
+                sendtag: c_int, source: c_int, recvtag: c_int, comm: MPI_Comm,
+                status: *mut MPI_Status
             ) => $preplace,
                 {
                     // As the host does it: what is sent is packed, so that the buffer may be
@@ -102,10 +118,14 @@ macro_rules! counted {
                     exchange(
                         drive::Receive::start(
                             comm,
-                            |request| $recv_init(buf, count, datatype, source, recvtag, comm, request),
+                            |request| {
+                                $recv_init(buf, count, datatype, source, recvtag, comm, request)
+                            },
                             |request| $irecv(buf, count, datatype, source, recvtag, comm, request),
                         ),
-                        |request| $isend_one(from, packed, MPI_PACKED, dest, sendtag, comm, request),
+                        |request| {
+                            $isend_one(from, packed, MPI_PACKED, dest, sendtag, comm, request)
+                        },
                         Status::new(status),
                     )
                 };
@@ -115,15 +135,18 @@ macro_rules! counted {
 
 counted! {
     c_int; MPI_Recv PMPI_Recv PMPI_Recv_init PMPI_Irecv; MPI_Mrecv PMPI_Mrecv PMPI_Imrecv;
-    send MPI_Send PMPI_Send PMPI_Isend; send MPI_Ssend PMPI_Ssend PMPI_Issend; send MPI_Rsend PMPI_Rsend PMPI_Irsend;
+    send MPI_Send PMPI_Send PMPI_Isend; send MPI_Ssend PMPI_Ssend PMPI_Issend;
+    send MPI_Rsend PMPI_Rsend PMPI_Irsend;
     exchange MPI_Sendrecv PMPI_Sendrecv PMPI_Isend;
     replace MPI_Sendrecv_replace PMPI_Sendrecv_replace PMPI_Pack_size PMPI_Pack
 }
 
 #[cfg(mpi_large_count)]
 counted! {
-    MPI_Count; MPI_Recv_c PMPI_Recv_c PMPI_Recv_init_c PMPI_Irecv_c; MPI_Mrecv_c PMPI_Mrecv_c PMPI_Imrecv_c;
-    send MPI_Send_c PMPI_Send_c PMPI_Isend_c; send MPI_Ssend_c PMPI_Ssend_c PMPI_Issend_c; send MPI_Rsend_c PMPI_Rsend_c PMPI_Irsend_c;
+    MPI_Count; MPI_Recv_c PMPI_Recv_c PMPI_Recv_init_c PMPI_Irecv_c;
+    MPI_Mrecv_c PMPI_Mrecv_c PMPI_Imrecv_c;
+    send MPI_Send_c PMPI_Send_c PMPI_Isend_c; send MPI_Ssend_c PMPI_Ssend_c PMPI_Issend_c;
+    send MPI_Rsend_c PMPI_Rsend_c PMPI_Irsend_c;
     exchange MPI_Sendrecv_c PMPI_Sendrecv_c PMPI_Isend_c;
     replace MPI_Sendrecv_replace_c PMPI_Sendrecv_replace_c PMPI_Pack_size_c PMPI_Pack_c
 }
@@ -137,7 +160,8 @@ interpose! {
             (code != MPI_SUCCESS || flag != 0).then_some(code)
         });
     MPI_Mprobe(
-        source: c_int, tag: c_int, comm: MPI_Comm, message: *mut MPI_Message, status: *mut MPI_Status,
+        source: c_int, tag: c_int, comm: MPI_Comm, message: *mut MPI_Message,
+        status: *mut MPI_Status
     ) => PMPI_Mprobe,
         drive::until(|| {
             let mut flag = 0;

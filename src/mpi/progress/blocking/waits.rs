@@ -17,15 +17,20 @@ const REQUESTS_PER_STEP: c_int = 16;
 
 driven! {
     drive::must_drive_now;
-    MPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) => PMPI_Wait, drive::wait(request, status);
-    MPI_Waitany(count: c_int, requests: *mut MPI_Request, index: *mut c_int, status: *mut MPI_Status) => PMPI_Waitany,
+    MPI_Wait(
+        request: *mut MPI_Request, status: *mut MPI_Status
+    ) => PMPI_Wait, drive::wait(request, status);
+    MPI_Waitany(
+        count: c_int, requests: *mut MPI_Request, index: *mut c_int, status: *mut MPI_Status
+    ) => PMPI_Waitany,
         drive::until(|| {
             let mut flag = 0;
             let code = test_any(count, requests, index, &raw mut flag, status);
             (code != MPI_SUCCESS || flag != 0).then_some(code)
         });
     MPI_Waitsome(
-        incount: c_int, requests: *mut MPI_Request, outcount: *mut c_int, indices: *mut c_int, statuses: *mut MPI_Status,
+        incount: c_int, requests: *mut MPI_Request, outcount: *mut c_int, indices: *mut c_int,
+        statuses: *mut MPI_Status
     ) => PMPI_Waitsome,
         drive::until(|| {
             let code = PMPI_Testsome(incount, requests, outcount, indices, statuses);
@@ -37,7 +42,9 @@ driven! {
     // On hosts with a hook too: MPICH's own fails an assertion if a list has both a pending
     // generalized request and MPI_REQUEST_NULL (seen in 5.0.2).
     must_wait_here;
-    MPI_Waitall(count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_Status) => PMPI_Waitall,
+    MPI_Waitall(
+        count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_Status
+    ) => PMPI_Waitall,
         wait_all(count, |statuses, flag| PMPI_Testall(count, requests, flag, statuses), statuses);
 }
 
@@ -121,7 +128,8 @@ fn always() -> bool {
 driven! {
     always;
     MPI_Testany(
-        count: c_int, requests: *mut MPI_Request, index: *mut c_int, flag: *mut c_int, status: *mut MPI_Status,
+        count: c_int, requests: *mut MPI_Request, index: *mut c_int, flag: *mut c_int,
+        status: *mut MPI_Status
     ) => PMPI_Testany,
         match lives() {
             true => step(|| test_any(count, requests, index, flag, status)),
@@ -143,8 +151,12 @@ fn may_meet_ours() -> bool {
 
 driven! {
     may_meet_ours;
-    MPI_Testall(count: c_int, requests: *mut MPI_Request, flag: *mut c_int, statuses: *mut MPI_Status) => PMPI_Testall,
-        with_statuses(count, statuses, |statuses| step(|| PMPI_Testall(count, requests, flag, statuses)));
+    MPI_Testall(
+        count: c_int, requests: *mut MPI_Request, flag: *mut c_int, statuses: *mut MPI_Status
+    ) => PMPI_Testall,
+        with_statuses(count, statuses, |statuses| {
+            step(|| PMPI_Testall(count, requests, flag, statuses))
+        });
 }
 
 driven! {
@@ -152,35 +164,45 @@ driven! {
     MPI_Test(request: *mut MPI_Request, flag: *mut c_int, status: *mut MPI_Status) => PMPI_Test,
         step(|| PMPI_Test(request, flag, status));
     MPI_Testsome(
-        incount: c_int, requests: *mut MPI_Request, outcount: *mut c_int, indices: *mut c_int, statuses: *mut MPI_Status,
+        incount: c_int, requests: *mut MPI_Request, outcount: *mut c_int, indices: *mut c_int,
+        statuses: *mut MPI_Status
     ) => PMPI_Testsome,
         step(|| PMPI_Testsome(incount, requests, outcount, indices, statuses));
-    MPI_Request_get_status(request: MPI_Request, flag: *mut c_int, status: *mut MPI_Status) => PMPI_Request_get_status,
+    MPI_Request_get_status(
+        request: MPI_Request, flag: *mut c_int, status: *mut MPI_Status
+    ) => PMPI_Request_get_status,
         step(|| PMPI_Request_get_status(request, flag, status));
 }
 
 #[cfg(mpi_status_lists)]
 driven! {
     lives;
-    MPI_Request_get_status_all(count: c_int, requests: *const MPI_Request, flag: *mut c_int, statuses: *mut MPI_Status)
+    MPI_Request_get_status_all(
+        count: c_int, requests: *const MPI_Request, flag: *mut c_int, statuses: *mut MPI_Status
+    )
         => PMPI_Request_get_status_all,
         step(|| PMPI_Request_get_status_all(count, requests, flag, statuses));
     MPI_Request_get_status_any(
-        count: c_int, requests: *const MPI_Request, index: *mut c_int, flag: *mut c_int, status: *mut MPI_Status,
+        count: c_int, requests: *const MPI_Request, index: *mut c_int, flag: *mut c_int,
+        status: *mut MPI_Status
     ) => PMPI_Request_get_status_any,
         step(|| PMPI_Request_get_status_any(count, requests, index, flag, status));
     MPI_Request_get_status_some(
-        incount: c_int, requests: *const MPI_Request, outcount: *mut c_int, indices: *mut c_int, statuses: *mut MPI_Status,
+        incount: c_int, requests: *const MPI_Request, outcount: *mut c_int, indices: *mut c_int,
+        statuses: *mut MPI_Status
     ) => PMPI_Request_get_status_some,
         step(|| PMPI_Request_get_status_some(incount, requests, outcount, indices, statuses));
 }
 
 interpose! {
     lives;
-    MPI_Iprobe(source: c_int, tag: c_int, comm: MPI_Comm, flag: *mut c_int, status: *mut MPI_Status) => PMPI_Iprobe,
+    MPI_Iprobe(
+        source: c_int, tag: c_int, comm: MPI_Comm, flag: *mut c_int, status: *mut MPI_Status
+    ) => PMPI_Iprobe,
         step(|| PMPI_Iprobe(source, tag, comm, flag, status));
     MPI_Improbe(
-        source: c_int, tag: c_int, comm: MPI_Comm, flag: *mut c_int, message: *mut MPI_Message, status: *mut MPI_Status,
+        source: c_int, tag: c_int, comm: MPI_Comm, flag: *mut c_int, message: *mut MPI_Message,
+        status: *mut MPI_Status
     ) => PMPI_Improbe,
         step(|| PMPI_Improbe(source, tag, comm, flag, message, status));
 }
