@@ -203,13 +203,12 @@ impl HostCarrier {
         if complete <= 0 || complete == MPI_UNDEFINED {
             return false;
         }
-        let mut done: SmallVec<[(usize, MPI_Status); 8]> = (0..complete as usize)
-            .map(|at| (self.indices[at] as usize, self.statuses[at]))
-            .collect();
         // Places are filled from the end, so the highest goes first.
-        done.sort_unstable_by_key(|(at, _)| std::cmp::Reverse(*at));
+        let mut order: SmallVec<[u32; 8]> = (0..complete as u32).collect();
+        order.sort_unstable_by_key(|at| std::cmp::Reverse(self.indices[*at as usize]));
         let mut arrived = false;
-        for (at, status) in done {
+        for at in order {
+            let (at, status) = (self.indices[at as usize] as usize, self.statuses[at as usize]);
             if at == 0 {
                 arrived = true;
                 self.take_arrived(&status);
@@ -259,9 +258,8 @@ impl HostCarrier {
     fn finish(&mut self, work: Work, status: &MPI_Status, failed: bool) {
         match work {
             Work::Arrival(_) => unreachable!("a receive stands in the first place"),
-            Work::Sent(port, packet) => {
+            Work::Sent(_, packet) => {
                 self.sending -= 1;
-                self.events.push_back(Event::Sent(port));
                 self.recycle(packet);
             }
             Work::DataSent((port, transfer), len) => {
@@ -300,10 +298,13 @@ impl Carrier for HostCarrier {
     fn send(&mut self, port: PortNumber, to: Process, packet: Packet) {
         let from = Addr(packet.bytes.as_ptr() as usize);
         // SAFETY: the packet is kept until the request is complete.
-        match unsafe { self.start_send(to, PACKETS, from, packet.bytes.len()) } {
-            Some(request) => self.add(request, Work::Sent(port, packet)),
-            None => self.events.push_back(Event::Sent(port)),
+        if let Some(request) = unsafe { self.start_send(to, PACKETS, from, packet.bytes.len()) } {
+            self.add(request, Work::Sent(port, packet));
         }
+    }
+
+    fn is_sending(&self, port: PortNumber) -> bool {
+        self.work.iter().any(|work| matches!(work, Work::Sent(of, _) if *of == port))
     }
 
     fn is_busy(&self) -> bool {

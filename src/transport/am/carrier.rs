@@ -19,8 +19,6 @@ pub type PortNumber = u64;
 pub enum Event {
     /// A packet of a process has arrived.
     Arrived(Process, Packet),
-    /// A packet that was sent for this port has left.
-    Sent(PortNumber),
     /// A transfer of this port is complete: bytes moved, `usize::MAX` if it failed or was too long.
     Moved(PortNumber, TransferId, usize),
 }
@@ -39,6 +37,9 @@ pub trait Carrier: Debug + Send {
 
     /// Sends a packet for a port. Never refuses.
     fn send(&mut self, port: PortNumber, to: Process, packet: Packet);
+
+    /// Whether packets that were sent for a port have not left.
+    fn is_sending(&self, port: PortNumber) -> bool;
 
     /// Whether the limit of packets in flight is reached.
     fn is_busy(&self) -> bool;

@@ -37,8 +37,6 @@ pub(super) struct Port {
     pub(super) packets: VecDeque<(Process, Packet)>,
     pub(super) collectives: VecDeque<(Process, Packet)>,
     pub(super) transfers: VecDeque<(TransferId, usize)>,
-    /// Packets that have not left.
-    pub(super) sending: usize,
     /// What the owner of the window wants to hear when something arrives.
     cookie: Option<u64>,
     /// It is in the list of windows that something has arrived for.
@@ -173,11 +171,6 @@ impl Context {
                 }
                 port.list(number, &mut self.contacted);
             }
-            Event::Sent(number) => {
-                if let Some(port) = self.port(number) {
-                    port.sending -= 1;
-                }
-            }
             Event::Moved(number, transfer, bytes) => {
                 let Some(port) = port_of(&mut self.ports, number) else {
                     return;
@@ -202,14 +195,6 @@ impl Context {
 
     pub(super) fn return_tag(&mut self, tag: u32) {
         self.tags.returned.push(tag);
-    }
-
-    /// Sends a packet for a port.
-    pub(super) fn send(&mut self, number: PortNumber, to: Process, packet: Packet) {
-        if let Some(port) = self.port(number) {
-            port.sending += 1;
-        }
-        self.carrier.send(number, to, packet);
     }
 
     /// Notes whether a port waits for messages.

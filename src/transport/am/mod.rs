@@ -159,6 +159,9 @@ impl Protocol {
         }
         peer.request_packet().signal(word, value);
         peer.flush(channel, false);
+        if word != Word::Grant {
+            peer.put_off_asking();
+        }
         Ok(())
     }
 

@@ -463,18 +463,19 @@ impl Protocol {
         (index, Ok(()))
     }
 
-    /// Handles an acknowledgement of the operations up to number `done`.
+    /// Handles an acknowledgement of the operations up to a number with the low half `done`.
     pub(super) fn acknowledged(
         &mut self,
         channel: &mut impl Channel,
         index: usize,
-        done: u64,
+        done: u32,
     ) -> Result<(), Malformed> {
         let peer = &mut self.peers[index];
-        if done > peer.issued {
+        let more = u64::from(done.wrapping_sub(peer.done as u32));
+        if more > peer.issued - peer.done {
             return Err(Malformed::NotSent);
         }
-        peer.done = peer.done.max(done);
+        peer.done += more;
         while let Some((_, tag)) = peer.put_tags.pop_front_if(|(number, _)| *number <= peer.done) {
             channel.return_tag(tag);
         }

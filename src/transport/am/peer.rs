@@ -23,6 +23,10 @@ use crate::transport::peers::PeerId;
 /// Packets in flight to one peer at most, of those that cost a credit.
 pub const CREDITS: u64 = 32;
 
+/// Polls after which the acknowledgement of operations that a signal has reported is asked for. The
+/// next packet of the peer brings it mostly sooner.
+const ASK_DELAY_POLLS: u32 = 32;
+
 /// Operations to one peer at most whose acknowledgement is outstanding.
 pub(super) const MAX_UNACKED: usize = 4096;
 /// Outstanding replies of one peer at most: their bytes, and their number.
@@ -96,6 +100,10 @@ pub(super) struct Peer {
     pub(super) issued: u64,
     pub(super) done: u64,
     pub(super) ack_requested: u64,
+    /// A signal has reported the operations up to this one, so that nobody waits for their
+    /// acknowledgement, which is asked for after so many polls.
+    reported_by_signal: u64,
+    ask_delay: u32,
     pub(super) unacked: VecDeque<Unacked>,
     /// Tags of put transfers, by the number of their operations: free once the peer has
     /// acknowledged these, which it does when it has received the data.
@@ -160,12 +168,13 @@ impl Peer {
         *place = value.max(*place);
     }
 
-    /// Records how many packets the peer has received.
-    pub(super) fn credit(&mut self, taken: u64) -> Result<(), Malformed> {
-        if taken > self.sent {
+    /// Records how many packets the peer has received. What it reports only rises.
+    pub(super) fn credit(&mut self, taken: u32) -> Result<(), Malformed> {
+        let more = u64::from(taken.wrapping_sub(self.credited as u32));
+        if more > self.sent - self.credited {
             return Err(Malformed::NotSent);
         }
-        self.credited = self.credited.max(taken);
+        self.credited += more;
         Ok(())
     }
 
@@ -249,7 +258,8 @@ impl Peer {
     /// header before the records behind it.
     fn send_unattached(&mut self, channel: &mut impl Channel) {
         let Some(mut packet) = self.unattached.take() else { return };
-        packet.seal(Header { taken: self.taken, done: self.done_reported, ..Header::default() });
+        let (taken, done) = (self.taken as u32, self.done_reported as u32);
+        packet.seal(Header { taken, done, ..Header::default() });
         self.taken_reported = self.taken;
         self.contacted = true;
         channel.send(self.id, packet);
@@ -260,9 +270,9 @@ impl Peer {
         if ack_wanted {
             self.ack_requested = self.issued;
         }
-        let header =
-            Header { ack_wanted, counted: out.counted, taken: self.taken, done: self.complete() };
-        (self.taken_reported, self.done_reported) = (header.taken, header.done);
+        (self.taken_reported, self.done_reported) = (self.taken, self.complete());
+        let (taken, done) = (self.taken_reported as u32, self.done_reported as u32);
+        let header = Header { ack_wanted, counted: out.counted, taken, done };
         self.ack_due = false;
         self.sent += u64::from(out.counted);
         self.contacted = true;
@@ -275,10 +285,27 @@ impl Peer {
         self.send(channel, Outgoing { packet, counted: false }, ack_wanted);
     }
 
+    /// A signal was sent that reports the operations so far.
+    pub(super) fn put_off_asking(&mut self) {
+        (self.reported_by_signal, self.ask_delay) = (self.issued, ASK_DELAY_POLLS);
+    }
+
+    /// Whether to ask for an acknowledgement now, at a poll.
+    fn is_time_to_ask(&mut self) -> bool {
+        let Some(last) = self.unacked.back().filter(|last| last.number > self.ack_requested) else {
+            return false;
+        };
+        if last.number > self.reported_by_signal || self.ask_delay == 0 {
+            return true;
+        }
+        self.ask_delay -= 1;
+        false
+    }
+
     /// Sends the waiting packets. Sends an empty one if none is waiting and an acknowledgement is
     /// due or needed.
     pub(super) fn flush_or_ack(&mut self, channel: &mut impl Channel) {
-        let ask = self.unacked.back().is_some_and(|last| last.number > self.ack_requested);
+        let ask = self.is_time_to_ask();
         self.flush(channel, ask);
         let owes = self.ack_due
             || self.unattached.is_some()
@@ -334,5 +361,22 @@ impl Peer {
             && self.replies == 0
             && self.transfers == 0
             && self.sent == self.credited
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_pass_the_end_of_their_low_halves() {
+        let full = 1u64 << 32;
+        let mut peer = Peer { sent: full + 5, credited: full - 3, ..Peer::default() };
+        assert_eq!(peer.credit(u32::MAX - 1), Ok(()));
+        assert_eq!(peer.credited, full - 2);
+        assert_eq!(peer.credit(4), Ok(()));
+        assert_eq!(peer.credited, full + 4);
+        assert_eq!(peer.credit(6), Err(Malformed::NotSent), "more than was sent");
+        assert_eq!(peer.credit(3), Err(Malformed::NotSent), "less than it has said before");
     }
 }

@@ -1,11 +1,9 @@
 //! The channel of one window over the process's active-message context.
 
-use std::collections::VecDeque;
-
 use super::carrier::{PortNumber, Process};
 use super::channel::{TransferId, TransferTag};
 use super::collective::{Collectives, Message};
-use super::context::SharedContext;
+use super::context::{Port, SharedContext};
 use super::wire::{Malformed, Packet};
 use crate::engine::{Addr, Rank};
 use crate::transport::Proposal;
@@ -53,17 +51,7 @@ pub struct WindowChannel {
     pending_collectives: u32,
     /// The owner waits for messages.
     expects: bool,
-    /// What polls have found.
-    packets: VecDeque<(Process, Packet)>,
-    transfers: VecDeque<(TransferId, usize)>,
-    /// As the carrier said when it was last used.
-    is_busy: bool,
-    /// Packets kept for the next ones to be sent.
-    spare: Vec<Packet>,
 }
-
-/// Packets that a window keeps: few, so that all windows use the same ones, which are in the cache.
-const MAX_SPARE: usize = 1;
 
 impl WindowChannel {
     /// The channel of process `me` over its `port` in the context. `addresses` are those of all
@@ -90,10 +78,6 @@ impl WindowChannel {
             collectives: Collectives::new(me, size),
             pending_collectives: 0,
             expects: true,
-            packets: VecDeque::new(),
-            transfers: VecDeque::new(),
-            is_busy: false,
-            spare: Vec::new(),
         }
     }
 
@@ -167,40 +151,31 @@ impl WindowChannel {
         let (_, rank) = packet.addressee()?;
         (rank < self.size && self.addresses.of(rank).process == process).then_some(rank)
     }
-}
 
-impl WindowChannel {
     /// A packet without records, to be filled and sent.
-    pub fn empty_packet(&mut self) -> Packet {
-        match self.spare.pop() {
-            Some(mut packet) => {
-                packet.clear();
-                packet
-            }
-            None => self.context.borrow().carrier().empty_packet(),
-        }
+    #[must_use]
+    pub fn empty_packet(&self) -> Packet {
+        self.context.borrow().carrier().empty_packet()
     }
 
     /// Sends a packet to process `peer` of the window. Never refuses.
-    pub fn send(&mut self, peer: Rank, mut packet: Packet) {
+    pub fn send(&self, peer: Rank, mut packet: Packet) {
         let PeerAddress { process, port } = self.addresses.of(peer);
         packet.address(port, self.me);
-        let mut context = self.context.borrow();
-        context.send(self.port, process, packet);
-        self.is_busy = context.carrier().is_busy();
+        self.context.borrow().carrier().send(self.port, process, packet);
     }
 
     /// Whether the limit of packets in flight is reached.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.is_busy
+        self.context.borrow().carrier().is_busy()
     }
 
-    /// The next received packet and its sender.
+    /// The next packet that has arrived in the context, and its sender.
     #[inline]
-    pub fn receive(&mut self) -> Option<(Rank, Packet)> {
+    pub fn receive(&self) -> Option<(Rank, Packet)> {
         loop {
-            let (process, packet) = self.packets.pop_front()?;
+            let (process, packet) = self.context.borrow().port(self.port)?.packets.pop_front()?;
             if let Some(rank) = self.sender(process, &packet) {
                 return Some((rank, packet));
             }
@@ -213,24 +188,15 @@ impl WindowChannel {
     }
 
     /// Takes the memory of a received packet for one to be sent.
-    pub fn recycle(&mut self, packet: Packet) {
-        if self.spare.len() < MAX_SPARE {
-            self.spare.push(packet);
-        } else {
-            self.context.borrow().carrier().recycle(packet);
-        }
+    pub fn recycle(&self, packet: Packet) {
+        self.context.borrow().carrier().recycle(packet);
     }
 
-    /// Takes over what has arrived in the context, which is polled before.
+    /// Takes in messages of collective operations, which may be ahead of this process.
+    #[inline]
     pub fn poll(&mut self) {
-        let mut context = self.context.borrow();
-        self.is_busy = context.carrier().is_busy();
-        let Some(port) = context.port(self.port).filter(|port| !port.is_empty()) else { return };
-        self.packets.append(&mut port.packets);
-        self.transfers.append(&mut port.transfers);
-        let has_collectives = !port.collectives.is_empty();
-        drop(context);
-        if has_collectives {
+        let due = |port: &mut Port| !port.collectives.is_empty();
+        if self.context.borrow().port(self.port).is_some_and(due) {
             self.advance_collectives();
         }
     }
@@ -287,7 +253,7 @@ impl WindowChannel {
 
     /// The next completed transfer and its bytes; `usize::MAX` if it failed or was too long.
     pub fn next_transfer(&mut self) -> Option<(TransferId, usize)> {
-        self.transfers.pop_front()
+        self.context.borrow().port(self.port)?.transfers.pop_front()
     }
 
     /// Cancels all receives of transfers, which releases their memory. Cancelled receives complete
@@ -329,15 +295,13 @@ impl WindowChannel {
 
     /// Whether all that this process has sent is complete.
     pub fn is_quiet(&mut self) -> bool {
-        self.context.borrow().port(self.port).is_none_or(|port| port.sending == 0)
+        !self.context.borrow().carrier().is_sending(self.port)
     }
 
     /// Whether nothing has arrived that this process has not handled.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.packets.is_empty()
-            && self.transfers.is_empty()
-            && self.context.borrow().port(self.port).is_none_or(|port| port.is_empty())
+        self.context.borrow().port(self.port).is_none_or(|port| port.is_empty())
     }
 
     /// Says whether messages are due, so that their carrier is polled at every look: true at first.
@@ -357,10 +321,6 @@ impl WindowChannel {
     pub fn release(&mut self) {
         let mut context = self.context.borrow();
         context.carrier().cancel_receives(self.port);
-        let packets = self.packets.drain(..).map(|(_, packet)| packet);
-        for packet in packets.chain(self.spare.drain(..)) {
-            context.carrier().recycle(packet);
-        }
         context.close(self.port);
     }
 }

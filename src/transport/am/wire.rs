@@ -5,9 +5,12 @@
 //! against the packet, and every code. The caller checks that places lie in the window
 //! ([`Place::bounds`]).
 //!
+//! Envelope and header are small: hosts send the shortest messages faster, and a short put with the
+//! signal behind it should be one of those.
+//!
 //! ```text
-//! packet:  window u64 | source u32 | magic u32 |
-//!          packets taken u64 | operations done u64 | flags u64 | records ...
+//! packet:  window u64 | source u32 | magic u16 | content u8 | flags u8 |
+//!          packets taken u32 | operations done u32 | records ...
 //! record:  kind u8, three codes u8 | id u32 | payload bytes u32 | runs u32 | u64 ... |
 //!          payload, padded to 8 bytes
 //! ```
@@ -18,7 +21,7 @@ pub use crate::transport::PACKET;
 /// Bytes of a packet's envelope.
 pub const ENVELOPE: usize = 16;
 /// Bytes of a packet's envelope and header.
-pub const HEADER: usize = ENVELOPE + 24;
+pub const HEADER: usize = ENVELOPE + 8;
 /// Bytes of a record's header.
 const RECORD_HEADER: usize = 16;
 /// Maximum bytes of an operation's record besides its payload.
@@ -28,22 +31,30 @@ pub const PAYLOAD: usize = (PACKET - HEADER - RECORD_OVERHEAD) & !63;
 /// Maximum bytes of a rendezvous transfer: the host's counts are ints.
 pub const MAX_TRANSFER: u64 = 1 << 30;
 
-/// What a packet holds behind its envelope, by the envelope's magic number.
+/// What a packet holds behind its envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
+#[repr(u8)]
 pub enum Content {
     /// A header and records.
-    Records = 0x7270_6d01,
+    Records = 1,
     /// A message of a collective operation of the library ([`super::collective`]).
-    Collective = 0x7270_6d02,
+    Collective = 2,
     /// A message of RDMA's connection handshake.
-    Handshake = 0x7270_6d03,
+    Handshake = 3,
 }
 
+/// Marks the packets of this version of the library.
+const MAGIC: u16 = 0x726d;
 /// Flag: the sender asks for an acknowledgement.
-const ACK_WANTED: u64 = 1;
+const ACK_WANTED: u8 = 1;
 /// Flag: the packet costs a credit.
-const COUNTED: u64 = 2;
+const COUNTED: u8 = 2;
+
+/// The last bytes of an envelope.
+fn mark(content: Content, flags: u8) -> [u8; 4] {
+    let [low, high] = MAGIC.to_ne_bytes();
+    [low, high, content as u8, flags]
+}
 
 /// What is wrong with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -242,10 +253,11 @@ pub struct Header {
     pub ack_wanted: bool,
     /// The packet costs a credit.
     pub counted: bool,
-    /// Packets of the receiver that cost a credit and that the sender has received.
-    pub taken: u64,
-    /// The number up to which the receiver's operations are done at the sender.
-    pub done: u64,
+    /// Packets of the receiver that cost a credit and that the sender has received: the low half
+    /// of their number.
+    pub taken: u32,
+    /// The number up to which the receiver's operations are done at the sender: its low half.
+    pub done: u32,
 }
 
 mod kind {
@@ -289,7 +301,7 @@ impl Packet {
     pub fn holding(mut self, content: Content) -> Self {
         self.bytes.clear();
         self.bytes.resize(ENVELOPE, 0);
-        self.bytes[12..ENVELOPE].copy_from_slice(&(content as u32).to_ne_bytes());
+        self.bytes[12..].copy_from_slice(&mark(content, 0));
         self
     }
 
@@ -310,10 +322,10 @@ impl Packet {
     /// What it holds; `None` if it is not a packet of this version of the library.
     #[must_use]
     pub fn content(&self) -> Option<Content> {
-        let magic = u32::from_ne_bytes(self.bytes.get(12..ENVELOPE)?.try_into().ok()?);
+        let marked = self.bytes.get(12..ENVELOPE - 1)?;
         [Content::Records, Content::Collective, Content::Handshake]
             .into_iter()
-            .find(|content| *content as u32 == magic)
+            .find(|content| *marked == mark(*content, 0)[..3])
     }
 
     /// Removes all records.
@@ -340,10 +352,9 @@ impl Packet {
     pub fn seal(&mut self, header: Header) {
         let flags = if header.ack_wanted { ACK_WANTED } else { 0 }
             | if header.counted { COUNTED } else { 0 };
-        self.bytes[12..16].copy_from_slice(&(Content::Records as u32).to_ne_bytes());
-        self.bytes[16..24].copy_from_slice(&header.taken.to_ne_bytes());
-        self.bytes[24..32].copy_from_slice(&header.done.to_ne_bytes());
-        self.bytes[32..HEADER].copy_from_slice(&flags.to_ne_bytes());
+        self.bytes[12..16].copy_from_slice(&mark(Content::Records, flags));
+        self.bytes[16..20].copy_from_slice(&header.taken.to_ne_bytes());
+        self.bytes[20..HEADER].copy_from_slice(&header.done.to_ne_bytes());
     }
 
     #[inline]
@@ -548,14 +559,13 @@ impl<'a> Reader<'a> {
     pub fn new(bytes: &'a [u8]) -> Result<(Header, Self), Malformed> {
         let mut reader = Reader { rest: bytes };
         let is_sized = (HEADER..=PACKET).contains(&bytes.len());
-        reader.take(ENVELOPE - 4).map_err(|_| Malformed::NotAPacket)?;
-        if !is_sized || reader.u32()? != Content::Records as u32 {
+        let envelope = reader.take(ENVELOPE).map_err(|_| Malformed::NotAPacket)?;
+        let flags = envelope[ENVELOPE - 1];
+        let is_marked = envelope[12..] == mark(Content::Records, flags);
+        if !is_sized || !is_marked || flags & !(ACK_WANTED | COUNTED) != 0 {
             return Err(Malformed::NotAPacket);
         }
-        let (taken, done, flags) = (reader.u64()?, reader.u64()?, reader.u64()?);
-        if flags & !(ACK_WANTED | COUNTED) != 0 {
-            return Err(Malformed::NotAPacket);
-        }
+        let (taken, done) = (reader.u32()?, reader.u32()?);
         let (ack_wanted, counted) = (flags & ACK_WANTED != 0, flags & COUNTED != 0);
         Ok((Header { ack_wanted, counted, taken, done }, reader))
     }
