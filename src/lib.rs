@@ -8,7 +8,8 @@
 // bits.
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!(
-    "mpix-rma supports 64-bit targets only: compile it for a 64-bit target, with a 64-bit MPI library"
+    "mpix-rma supports 64-bit targets only: compile it for a 64-bit target, with a 64-bit MPI \
+     library"
 );
 
 #[cfg(feature = "host")]

@@ -26,7 +26,14 @@ mod handles {
             }
         )*};
     }
-    same! { window: MPI_Win; group: MPI_Group; datatype: MPI_Datatype; op: MPI_Op; info: MPI_Info; request: MPI_Request; }
+    same! {
+        window: MPI_Win;
+        group: MPI_Group;
+        datatype: MPI_Datatype;
+        op: MPI_Op;
+        info: MPI_Info;
+        request: MPI_Request;
+    }
 }
 
 /// From Fortran's handle to the host's, and back.
@@ -233,7 +240,10 @@ macro_rules! fortran {
             }
             #[unsafe(export_name = $name)]
             #[allow(clippy::too_many_arguments, reason = "those of the call")]
-            unsafe extern "C" fn underscored($($arg: <$kind as Argument>::Place,)* ierror: *mut Fint) {
+            unsafe extern "C" fn underscored(
+                $($arg: <$kind as Argument>::Place,)*
+                ierror: *mut Fint,
+            ) {
                 // SAFETY: the arguments of the application's call.
                 unsafe { body($($arg,)* ierror) }
             }
@@ -248,57 +258,74 @@ macro_rules! fortran {
 }
 
 fortran! {
-    MPIX_Win_ipost "mpix_win_ipost_" "mpix_win_ipost" (members: Group, assert: Int, win: Win, request: Request);
-    MPIX_Win_istart "mpix_win_istart_" "mpix_win_istart" (members: Group, assert: Int, win: Win, request: Request);
+    MPIX_Win_ipost "mpix_win_ipost_" "mpix_win_ipost" (
+        members: Group, assert: Int, win: Win, request: Request);
+    MPIX_Win_istart "mpix_win_istart_" "mpix_win_istart" (
+        members: Group, assert: Int, win: Win, request: Request);
     MPIX_Win_icomplete "mpix_win_icomplete_" "mpix_win_icomplete" (win: Win, request: Request);
     MPIX_Win_iwait "mpix_win_iwait_" "mpix_win_iwait" (win: Win, request: Request);
     MPIX_Win_ifence "mpix_win_ifence_" "mpix_win_ifence" (assert: Int, win: Win, request: Request);
-    MPIX_Win_ilock "mpix_win_ilock_" "mpix_win_ilock" (lock_type: Int, rank: Int, assert: Int, win: Win, request: Request);
+    MPIX_Win_ilock "mpix_win_ilock_" "mpix_win_ilock" (
+        lock_type: Int, rank: Int, assert: Int, win: Win, request: Request);
     MPIX_Win_iunlock "mpix_win_iunlock_" "mpix_win_iunlock" (rank: Int, win: Win, request: Request);
-    MPIX_Win_ilock_all "mpix_win_ilock_all_" "mpix_win_ilock_all" (assert: Int, win: Win, request: Request);
-    MPIX_Win_iunlock_all "mpix_win_iunlock_all_" "mpix_win_iunlock_all" (win: Win, request: Request);
+    MPIX_Win_ilock_all "mpix_win_ilock_all_" "mpix_win_ilock_all" (
+        assert: Int, win: Win, request: Request);
+    MPIX_Win_iunlock_all "mpix_win_iunlock_all_" "mpix_win_iunlock_all" (
+        win: Win, request: Request);
     MPIX_Win_iflush "mpix_win_iflush_" "mpix_win_iflush" (rank: Int, win: Win, request: Request);
-    MPIX_Win_iflush_local "mpix_win_iflush_local_" "mpix_win_iflush_local" (rank: Int, win: Win, request: Request);
+    MPIX_Win_iflush_local "mpix_win_iflush_local_" "mpix_win_iflush_local" (
+        rank: Int, win: Win, request: Request);
     MPIX_Win_iflush_all "mpix_win_iflush_all_" "mpix_win_iflush_all" (win: Win, request: Request);
-    MPIX_Win_iflush_local_all "mpix_win_iflush_local_all_" "mpix_win_iflush_local_all" (win: Win, request: Request);
+    MPIX_Win_iflush_local_all "mpix_win_iflush_local_all_" "mpix_win_iflush_local_all" (
+        win: Win, request: Request);
 }
 
 fortran! {
     MPIX_Put_notify "mpix_put_notify_" "mpix_put_notify" (
-        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        target_count: Int, target_datatype: Datatype, notification_idx: Int, win: Win);
+        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, target_rank: Int,
+        target_disp: Displacement, target_count: Int, target_datatype: Datatype, notification_idx:
+        Int, win: Win);
     MPIX_Get_notify "mpix_get_notify_" "mpix_get_notify" (
-        origin_addr: Result, origin_count: Int, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        target_count: Int, target_datatype: Datatype, notification_idx: Int, win: Win);
+        origin_addr: Result, origin_count: Int, origin_datatype: Datatype, target_rank: Int,
+        target_disp: Displacement, target_count: Int, target_datatype: Datatype, notification_idx:
+        Int, win: Win);
     MPIX_Accumulate_notify "mpix_accumulate_notify_" "mpix_accumulate_notify" (
-        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        target_count: Int, target_datatype: Datatype, op: Reduction, notification_idx: Int, win: Win);
+        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, target_rank: Int,
+        target_disp: Displacement, target_count: Int, target_datatype: Datatype, op: Reduction,
+        notification_idx: Int, win: Win);
     MPIX_Get_accumulate_notify "mpix_get_accumulate_notify_" "mpix_get_accumulate_notify" (
-        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, result_addr: Result, result_count: Int,
-        result_datatype: Datatype, target_rank: Int, target_disp: Displacement, target_count: Int, target_datatype: Datatype,
-        op: Reduction, notification_idx: Int, win: Win);
+        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, result_addr: Result,
+        result_count: Int, result_datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        target_count: Int, target_datatype: Datatype, op: Reduction, notification_idx: Int, win:
+        Win);
     MPIX_Rput_notify "mpix_rput_notify_" "mpix_rput_notify" (
-        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        target_count: Int, target_datatype: Datatype, notification_idx: Int, win: Win, request: Request);
+        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, target_rank: Int,
+        target_disp: Displacement, target_count: Int, target_datatype: Datatype, notification_idx:
+        Int, win: Win, request: Request);
     MPIX_Rget_notify "mpix_rget_notify_" "mpix_rget_notify" (
-        origin_addr: Result, origin_count: Int, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        target_count: Int, target_datatype: Datatype, notification_idx: Int, win: Win, request: Request);
+        origin_addr: Result, origin_count: Int, origin_datatype: Datatype, target_rank: Int,
+        target_disp: Displacement, target_count: Int, target_datatype: Datatype, notification_idx:
+        Int, win: Win, request: Request);
     MPIX_Raccumulate_notify "mpix_raccumulate_notify_" "mpix_raccumulate_notify" (
-        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        target_count: Int, target_datatype: Datatype, op: Reduction, notification_idx: Int, win: Win, request: Request);
+        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, target_rank: Int,
+        target_disp: Displacement, target_count: Int, target_datatype: Datatype, op: Reduction,
+        notification_idx: Int, win: Win, request: Request);
     MPIX_Rget_accumulate_notify "mpix_rget_accumulate_notify_" "mpix_rget_accumulate_notify" (
-        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, result_addr: Result, result_count: Int,
-        result_datatype: Datatype, target_rank: Int, target_disp: Displacement, target_count: Int, target_datatype: Datatype,
-        op: Reduction, notification_idx: Int, win: Win, request: Request);
+        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, result_addr: Result,
+        result_count: Int, result_datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        target_count: Int, target_datatype: Datatype, op: Reduction, notification_idx: Int, win:
+        Win, request: Request);
     MPIX_Fetch_and_op_notify "mpix_fetch_and_op_notify_" "mpix_fetch_and_op_notify" (
-        origin_addr: Buffer, result_addr: Result, datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        op: Reduction, notification_idx: Int, win: Win);
+        origin_addr: Buffer, result_addr: Result, datatype: Datatype, target_rank: Int, target_disp:
+        Displacement, op: Reduction, notification_idx: Int, win: Win);
     MPIX_Compare_and_swap_notify "mpix_compare_and_swap_notify_" "mpix_compare_and_swap_notify" (
-        origin_addr: Buffer, compare_addr: Buffer, result_addr: Result, datatype: Datatype, target_rank: Int,
-        target_disp: Displacement, notification_idx: Int, win: Win);
+        origin_addr: Buffer, compare_addr: Buffer, result_addr: Result, datatype: Datatype,
+        target_rank: Int, target_disp: Displacement, notification_idx: Int, win: Win);
     MPIX_Notify "mpix_notify_" "mpix_notify" (target_rank: Int, notification_idx: Int, win: Win);
-    MPIX_Win_set_num_notify "mpix_win_set_num_notify_" "mpix_win_set_num_notify" (win: Win, info: Info, num: Int);
-    MPIX_Win_get_num_notify "mpix_win_get_num_notify_" "mpix_win_get_num_notify" (win: Win, rank: Int, num: IntPlace);
+    MPIX_Win_set_num_notify "mpix_win_set_num_notify_" "mpix_win_set_num_notify" (
+        win: Win, info: Info, num: Int);
+    MPIX_Win_get_num_notify "mpix_win_get_num_notify_" "mpix_win_get_num_notify" (
+        win: Win, rank: Int, num: IntPlace);
     MPIX_Win_get_notify_value "mpix_win_get_notify_value_" "mpix_win_get_notify_value" (
         win: Win, notification_idx: Int, value: CountPlace);
     MPIX_Win_reset_notify_value "mpix_win_reset_notify_value_" "mpix_win_reset_notify_value" (
@@ -307,7 +334,8 @@ fortran! {
         win: Win, notification_idx: Int, expected: Count, request: Request);
     MPIX_Win_notify_threshold "mpix_win_notify_threshold_" "mpix_win_notify_threshold" (
         win: Win, notification_idx: Int, expected: Count);
-    MPIX_Win_notify_test_threshold "mpix_win_notify_test_threshold_" "mpix_win_notify_test_threshold" (
+    MPIX_Win_notify_test_threshold
+        "mpix_win_notify_test_threshold_" "mpix_win_notify_test_threshold" (
         win: Win, notification_idx: Int, expected: Count, flag: IntPlace);
     MPIX_Win_notify_iwaitsome "mpix_win_notify_iwaitsome_" "mpix_win_notify_iwaitsome" (
         win: Win, first: Int, num: Int, idx: IntPlace, value: CountPlace, request: Request);
@@ -319,55 +347,71 @@ fortran! {
 
 fortran! {
     MPIX_Put_notify_c "mpix_put_notify_c_" "mpix_put_notify_c" (
-        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        target_count: Count, target_datatype: Datatype, notification_idx: Int, win: Win);
+        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, target_rank: Int,
+        target_disp: Displacement, target_count: Count, target_datatype: Datatype, notification_idx:
+        Int, win: Win);
     MPIX_Get_notify_c "mpix_get_notify_c_" "mpix_get_notify_c" (
-        origin_addr: Result, origin_count: Count, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        target_count: Count, target_datatype: Datatype, notification_idx: Int, win: Win);
+        origin_addr: Result, origin_count: Count, origin_datatype: Datatype, target_rank: Int,
+        target_disp: Displacement, target_count: Count, target_datatype: Datatype, notification_idx:
+        Int, win: Win);
     MPIX_Rput_notify_c "mpix_rput_notify_c_" "mpix_rput_notify_c" (
-        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        target_count: Count, target_datatype: Datatype, notification_idx: Int, win: Win, request: Request);
+        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, target_rank: Int,
+        target_disp: Displacement, target_count: Count, target_datatype: Datatype, notification_idx:
+        Int, win: Win, request: Request);
     MPIX_Rget_notify_c "mpix_rget_notify_c_" "mpix_rget_notify_c" (
-        origin_addr: Result, origin_count: Count, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        target_count: Count, target_datatype: Datatype, notification_idx: Int, win: Win, request: Request);
+        origin_addr: Result, origin_count: Count, origin_datatype: Datatype, target_rank: Int,
+        target_disp: Displacement, target_count: Count, target_datatype: Datatype, notification_idx:
+        Int, win: Win, request: Request);
     MPIX_Accumulate_notify_c "mpix_accumulate_notify_c_" "mpix_accumulate_notify_c" (
-        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        target_count: Count, target_datatype: Datatype, op: Reduction, notification_idx: Int, win: Win);
+        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, target_rank: Int,
+        target_disp: Displacement, target_count: Count, target_datatype: Datatype, op: Reduction,
+        notification_idx: Int, win: Win);
     MPIX_Raccumulate_notify_c "mpix_raccumulate_notify_c_" "mpix_raccumulate_notify_c" (
-        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        target_count: Count, target_datatype: Datatype, op: Reduction, notification_idx: Int, win: Win, request: Request);
+        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, target_rank: Int,
+        target_disp: Displacement, target_count: Count, target_datatype: Datatype, op: Reduction,
+        notification_idx: Int, win: Win, request: Request);
     MPIX_Get_accumulate_notify_c "mpix_get_accumulate_notify_c_" "mpix_get_accumulate_notify_c" (
-        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, result_addr: Result, result_count: Count,
-        result_datatype: Datatype, target_rank: Int, target_disp: Displacement, target_count: Count, target_datatype: Datatype,
-        op: Reduction, notification_idx: Int, win: Win);
+        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, result_addr: Result,
+        result_count: Count, result_datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        target_count: Count, target_datatype: Datatype, op: Reduction, notification_idx: Int, win:
+        Win);
     MPIX_Rget_accumulate_notify_c "mpix_rget_accumulate_notify_c_" "mpix_rget_accumulate_notify_c" (
-        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, result_addr: Result, result_count: Count,
-        result_datatype: Datatype, target_rank: Int, target_disp: Displacement, target_count: Count, target_datatype: Datatype,
-        op: Reduction, notification_idx: Int, win: Win, request: Request);
+        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, result_addr: Result,
+        result_count: Count, result_datatype: Datatype, target_rank: Int, target_disp: Displacement,
+        target_count: Count, target_datatype: Datatype, op: Reduction, notification_idx: Int, win:
+        Win, request: Request);
     MPIX_Put_tagged "mpix_put_tagged_" "mpix_put_tagged" (
-        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        target_count: Int, target_datatype: Datatype, tag: Int, win: Win);
+        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, target_rank: Int,
+        target_disp: Displacement, target_count: Int, target_datatype: Datatype, tag: Int, win:
+        Win);
     MPIX_Get_tagged "mpix_get_tagged_" "mpix_get_tagged" (
-        origin_addr: Result, origin_count: Int, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        target_count: Int, target_datatype: Datatype, tag: Int, win: Win);
+        origin_addr: Result, origin_count: Int, origin_datatype: Datatype, target_rank: Int,
+        target_disp: Displacement, target_count: Int, target_datatype: Datatype, tag: Int, win:
+        Win);
     MPIX_Rput_tagged "mpix_rput_tagged_" "mpix_rput_tagged" (
-        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        target_count: Int, target_datatype: Datatype, tag: Int, win: Win, request: Request);
+        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, target_rank: Int,
+        target_disp: Displacement, target_count: Int, target_datatype: Datatype, tag: Int, win: Win,
+        request: Request);
     MPIX_Rget_tagged "mpix_rget_tagged_" "mpix_rget_tagged" (
-        origin_addr: Result, origin_count: Int, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        target_count: Int, target_datatype: Datatype, tag: Int, win: Win, request: Request);
+        origin_addr: Result, origin_count: Int, origin_datatype: Datatype, target_rank: Int,
+        target_disp: Displacement, target_count: Int, target_datatype: Datatype, tag: Int, win: Win,
+        request: Request);
     MPIX_Put_tagged_c "mpix_put_tagged_c_" "mpix_put_tagged_c" (
-        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        target_count: Count, target_datatype: Datatype, tag: Int, win: Win);
+        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, target_rank: Int,
+        target_disp: Displacement, target_count: Count, target_datatype: Datatype, tag: Int, win:
+        Win);
     MPIX_Get_tagged_c "mpix_get_tagged_c_" "mpix_get_tagged_c" (
-        origin_addr: Result, origin_count: Count, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        target_count: Count, target_datatype: Datatype, tag: Int, win: Win);
+        origin_addr: Result, origin_count: Count, origin_datatype: Datatype, target_rank: Int,
+        target_disp: Displacement, target_count: Count, target_datatype: Datatype, tag: Int, win:
+        Win);
     MPIX_Rput_tagged_c "mpix_rput_tagged_c_" "mpix_rput_tagged_c" (
-        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        target_count: Count, target_datatype: Datatype, tag: Int, win: Win, request: Request);
+        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, target_rank: Int,
+        target_disp: Displacement, target_count: Count, target_datatype: Datatype, tag: Int, win:
+        Win, request: Request);
     MPIX_Rget_tagged_c "mpix_rget_tagged_c_" "mpix_rget_tagged_c" (
-        origin_addr: Result, origin_count: Count, origin_datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        target_count: Count, target_datatype: Datatype, tag: Int, win: Win, request: Request);
+        origin_addr: Result, origin_count: Count, origin_datatype: Datatype, target_rank: Int,
+        target_disp: Displacement, target_count: Count, target_datatype: Datatype, tag: Int, win:
+        Win, request: Request);
     MPIX_Notify_init "mpix_notify_init_" "mpix_notify_init" (
         win: Win, source: Int, tag: Int, expected_count: Count, request: Request);
     MPIX_Notify_iprobe "mpix_notify_iprobe_" "mpix_notify_iprobe" (

@@ -56,7 +56,8 @@ static TRANSPORT: Key = Key {
 /// The most notification counters that a process will set.
 static MAX_COUNTERS: Key = Key {
     name: c"mpi_assert_max_num_notify",
-    wrong: "info key mpi_assert_max_num_notify takes a number of counters, an int that is not negative",
+    wrong: "info key mpi_assert_max_num_notify takes a number of counters, an int that is not \
+            negative",
 };
 
 /// The spellings of each reorder flag: ours, the paper's, and the short ones. In the order of
@@ -67,7 +68,8 @@ static FLAGS: [[Key; 4]; 4] = [
         key!("MPI_WIN_ACCESS_AFTER_ACCESS_REORDER"),
         key!(
             "mpix_a_a_a_r",
-            "mpix_a_a_a_r (mpix_win_access_after_access_reorder, MPI_WIN_ACCESS_AFTER_ACCESS_REORDER)"
+            "mpix_a_a_a_r (mpix_win_access_after_access_reorder, \
+             MPI_WIN_ACCESS_AFTER_ACCESS_REORDER)"
         ),
         key!("A_A_A_R"),
     ],
@@ -76,7 +78,8 @@ static FLAGS: [[Key; 4]; 4] = [
         key!("MPI_WIN_ACCESS_AFTER_EXPOSURE_REORDER"),
         key!(
             "mpix_a_a_e_r",
-            "mpix_a_a_e_r (mpix_win_access_after_exposure_reorder, MPI_WIN_ACCESS_AFTER_EXPOSURE_REORDER)"
+            "mpix_a_a_e_r (mpix_win_access_after_exposure_reorder, \
+             MPI_WIN_ACCESS_AFTER_EXPOSURE_REORDER)"
         ),
         key!("A_A_E_R"),
     ],
@@ -85,7 +88,8 @@ static FLAGS: [[Key; 4]; 4] = [
         key!("MPI_WIN_EXPOSURE_AFTER_EXPOSURE_REORDER"),
         key!(
             "mpix_e_a_e_r",
-            "mpix_e_a_e_r (mpix_win_exposure_after_exposure_reorder, MPI_WIN_EXPOSURE_AFTER_EXPOSURE_REORDER)"
+            "mpix_e_a_e_r (mpix_win_exposure_after_exposure_reorder, \
+             MPI_WIN_EXPOSURE_AFTER_EXPOSURE_REORDER)"
         ),
         key!("E_A_E_R"),
     ],
@@ -94,7 +98,8 @@ static FLAGS: [[Key; 4]; 4] = [
         key!("MPI_WIN_EXPOSURE_AFTER_ACCESS_REORDER"),
         key!(
             "mpix_e_a_a_r",
-            "mpix_e_a_a_r (mpix_win_exposure_after_access_reorder, MPI_WIN_EXPOSURE_AFTER_ACCESS_REORDER)"
+            "mpix_e_a_a_r (mpix_win_exposure_after_access_reorder, \
+             MPI_WIN_EXPOSURE_AFTER_ACCESS_REORDER)"
         ),
         key!("E_A_A_R"),
     ],

@@ -34,61 +34,74 @@ pub static SETTINGS: [Setting; COUNT] = [
         name: "MPIX_RMA",
         values: Values::Words(&["all", "marked", "off"]),
         default: "all",
-        doc: "which windows are served: all, only those created with the info key mpix_rma=true, or none",
+        doc: "which windows are served: all, only those created with the info key mpix_rma=true, \
+              or none",
     },
     Setting {
         name: "MPIX_RMA_CMA",
         values: Values::Words(&["on", "off"]),
         default: "on",
-        doc: "whether memory given to MPI_Win_create may be reached by cross-memory attach; off: by active copying",
+        doc: "whether memory given to MPI_Win_create may be reached by cross-memory attach; off: \
+              by active copying",
     },
     Setting {
         name: "MPIX_RMA_IB_CACHE",
         values: Values::Text("MiB"),
         default: "1/16 of memory",
-        doc: "MiB of the program's buffers that stay registered with the RDMA device after use, for the next one, while the kernel tells of memory that is unmapped; 0: none",
+        doc: "MiB of the program's buffers that stay registered with the RDMA device after use, \
+              for the next one, while the kernel tells of memory that is unmapped; 0: none",
     },
     Setting {
         name: "MPIX_RMA_IB_DEVICE",
         values: Values::Text("name, name:port or name:port:gid"),
         default: "best active",
-        doc: "the RDMA device, its port, and the index of the port's address that verbs uses; ibv_devinfo -v names them. Each node may have its own. Else InfiniBand before Ethernet, addresses that are routed before others, and the first of those",
+        doc: "the RDMA device, its port, and the index of the port's address that verbs uses; \
+              ibv_devinfo -v names them. Each node may have its own. Else InfiniBand before \
+              Ethernet, addresses that are routed before others, and the first of those",
     },
     Setting {
         name: "MPIX_RMA_IB_MAX_QP",
         values: Values::Number(1, 1 << 23),
         default: "512",
-        doc: "queue pairs of RDMA that a process has at a time, each 64 KB or so; peers beyond it take turns, which costs four messages a turn",
+        doc: "queue pairs of RDMA that a process has at a time, each 64 KB or so; peers beyond it \
+              take turns, which costs four messages a turn",
     },
     Setting {
         name: "MPIX_RMA_IB_PKEY",
         values: Values::Text("hexadecimal"),
         default: "first full",
-        doc: "partition key of InfiniBand, as 0x8001; else the first of which the port is a full member",
+        doc: "partition key of InfiniBand, as 0x8001; else the first of which the port is a full \
+              member",
     },
     Setting {
         name: "MPIX_RMA_LOG",
         values: Values::Words(&["off", "error", "warn", "info", "debug"]),
         default: "warn",
-        doc: "what is written to standard error; info tells which transport and hook each window uses",
+        doc: "what is written to standard error; info tells which transport and hook each window \
+              uses",
     },
     Setting {
         name: "MPIX_RMA_MAX_REQUESTS",
         values: Values::Number(1, 250_000),
         default: "200000",
-        doc: "requests of this library that may be alive in one process; beyond it MPI_ERR_NO_MEM (MPICH aborts at about 262,144 of all kinds)",
+        doc: "requests of this library that may be alive in one process; beyond it MPI_ERR_NO_MEM \
+              (MPICH aborts at about 262,144 of all kinds)",
     },
     Setting {
         name: "MPIX_RMA_PROGRESS",
         values: Values::Words(&["calls", "thread"]),
         default: "calls",
-        doc: "what drives epochs: calls of the application into MPI, or also a thread of the library, for processes that compute without calling MPI (it makes the host run at MPI_THREAD_MULTIPLE)",
+        doc: "what drives epochs: calls of the application into MPI, or also a thread of the \
+              library, for processes that compute without calling MPI (it makes the host run at \
+              MPI_THREAD_MULTIPLE)",
     },
     Setting {
         name: "MPIX_RMA_TRANSPORT",
         values: Values::Words(&["auto", "shm", "host_mpi", "verbs"]),
         default: "auto",
-        doc: "how peers are reached: by shared memory on one node, and else by RDMA where both have a device for it and by messages through the host where not; by shared memory, windows of several nodes being left to the host; all by messages; or all by RDMA",
+        doc: "how peers are reached: by shared memory on one node, and else by RDMA where both \
+              have a device for it and by messages through the host where not; by shared memory, \
+              windows of several nodes being left to the host; all by messages; or all by RDMA",
     },
 ];
 

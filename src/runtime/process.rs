@@ -137,7 +137,8 @@ fn contended() {
 #[inline(never)]
 fn reentered() -> ! {
     panic!(
-        "the library was entered again from one of its own calls (or from two threads below MPI_THREAD_MULTIPLE)"
+        "the library was entered again from one of its own calls (or from two threads below \
+         MPI_THREAD_MULTIPLE)"
     )
 }
 

@@ -1,5 +1,5 @@
-//! Windows that share the active-message contexts of their processes: each gets what was sent to it,
-//! whatever else goes on.
+//! Windows that share the active-message contexts of their processes: each gets what was sent to
+//! it, whatever else goes on.
 
 use std::sync::{Arc, Mutex};
 

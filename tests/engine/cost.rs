@@ -309,7 +309,8 @@ fn cost_per_epoch_is_flat_up_to_a_million_pending() {
         let few = measure(scenario, flags, FEW, MANY / FEW / 4, 3);
         let many = measure(scenario, flags, MANY, 1, 1);
         println!(
-            "{name}: per epoch with {FEW} and {MANY} pending: {:.2} and {:.2} calls of the port, {:.0} and {:.0} ns (ratio {:.2}), \
+            "{name}: per epoch with {FEW} and {MANY} pending: {:.2} and {:.2} calls of the port, \
+             {:.0} and {:.0} ns (ratio {:.2}), \
              and {:.0} ns of the kernel for fresh pages",
             few.calls,
             many.calls,

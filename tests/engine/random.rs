@@ -296,7 +296,8 @@ impl Drop for Replay {
         if std::thread::panicking() {
             let seed = self.0;
             eprintln!(
-                "seed {seed} fails; replay: MPIX_WORLD_SEED={seed} cargo test --test engine random -- --nocapture"
+                "seed {seed} fails; replay: MPIX_WORLD_SEED={seed} cargo test --test engine \
+                 random -- --nocapture"
             );
         }
     }

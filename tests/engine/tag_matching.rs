@@ -1,5 +1,5 @@
-//! Matching of tagged notifications with expectations, by MPI's rules for messages, against a linear
-//! search.
+//! Matching of tagged notifications with expectations, by MPI's rules for messages, against a
+//! linear search.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -10,7 +10,8 @@ macro_rules! places {
     ($checks:ident, $($name:ident { $($member:ident $(as $theirs:literal)?),* };)*) => {
         $($(
             let theirs = [$($theirs,)? stringify!($member)][0];
-            $checks.push((format!("offsetof(struct {}, {theirs})", stringify!($name)), offset_of!($name, $member)));
+            let theirs = format!("offsetof(struct {}, {theirs})", stringify!($name));
+            $checks.push((theirs, offset_of!($name, $member)));
         )*)*
     };
 }
@@ -32,15 +33,18 @@ fn structures_are_those_of_the_header() {
         ibv_srq { context };
         ibv_qp { context, pd, send_cq, recv_cq, srq, handle, qp_num };
         ibv_mr { addr, length, handle, lkey, rkey };
-        ibv_device_attr { node_guid, max_qp, max_qp_wr, max_sge, max_cqe, max_qp_rd_atom, max_qp_init_rd_atom, atomic_cap, max_srq_wr, phys_port_cnt };
+        ibv_device_attr { node_guid, max_qp, max_qp_wr, max_sge, max_cqe, max_qp_rd_atom,
+            max_qp_init_rd_atom, atomic_cap, max_srq_wr, phys_port_cnt };
         ibv_port_attr { state, active_mtu, gid_tbl_len, max_msg_sz, lid, link_layer, flags };
         ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data };
         ibv_qp_init_attr { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all };
-        ibv_srq_init_attr { srq_context, max_wr as "attr.max_wr", max_sge as "attr.max_sge", srq_limit as "attr.srq_limit" };
+        ibv_srq_init_attr { srq_context, max_wr as "attr.max_wr", max_sge as "attr.max_sge",
+            srq_limit as "attr.srq_limit" };
         ibv_ah_attr { grh, dlid, sl, is_global, port_num };
         ibv_global_route { dgid, flow_label, sgid_index, hop_limit, traffic_class };
-        ibv_qp_attr { qp_state, path_mtu, rq_psn, sq_psn, dest_qp_num, qp_access_flags, ah_attr, pkey_index, max_rd_atomic, max_dest_rd_atomic,
-            min_rnr_timer, port_num, timeout, retry_cnt, rnr_retry };
+        ibv_qp_attr { qp_state, path_mtu, rq_psn, sq_psn, dest_qp_num, qp_access_flags, ah_attr,
+            pkey_index, max_rd_atomic, max_dest_rd_atomic, min_rnr_timer, port_num, timeout,
+            retry_cnt, rnr_retry };
         ibv_sge { addr, length, lkey };
         ibv_send_wr { wr_id, next, sg_list, num_sge, opcode, send_flags, imm_data, wr };
         ibv_recv_wr { wr_id, next, sg_list, num_sge };

@@ -1,5 +1,6 @@
 //! Set-up and end of shared-memory windows: all processes get one result, and nothing is left
-//! behind. A single test function in a process of its own, because it counts mappings and descriptors.
+//! behind. A single test function in a process of its own, because it counts mappings and
+//! descriptors.
 
 use crate::world::*;
 use mpix_rma::engine::*;

@@ -285,7 +285,8 @@ fn speed_create() {
                 best(300, 10, || ShmWindow::new(&mut host, memory, 1, settings).unwrap().release());
             if host.rank == 0 {
                 println!(
-                    "  create + free, {size:8} B: {dropped:9.3} us, {released:9.3} us with a cached one"
+                    "  create + free, {size:8} B: {dropped:9.3} us, {released:9.3} us with a \
+                     cached one"
                 );
             }
         });

@@ -163,7 +163,8 @@ fn legal_programs_keep_every_rule() {
     let (sums, failed) = sweep(first, programs, None);
     let seconds = began.elapsed().as_secs_f64();
     println!(
-        "{} programs in {seconds:.1} s ({:.0} per second): {} calls, {} events, {} refusals; seed {} took {:.0} % of its bound",
+        "{} programs in {seconds:.1} s ({:.0} per second): {} calls, {} events, {} refusals; seed \
+         {} took {:.0} % of its bound",
         sums.programs,
         sums.programs as f64 / seconds,
         sums.calls,

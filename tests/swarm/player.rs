@@ -218,7 +218,8 @@ pub fn check_content(content: &Content, net: &Network, when: &str) {
     if there != expected {
         let at = there.iter().zip(&expected).position(|(a, b)| a != b).expect("they differ");
         panic!(
-            "[memory] {when}: window {window} of rank {rank}, displacement {disp}, length {len}: byte {at} is {:#x} and not {:#x} ({value})",
+            "[memory] {when}: window {window} of rank {rank}, displacement {disp}, length {len}: \
+             byte {at} is {:#x} and not {:#x} ({value})",
             there[at], expected[at]
         );
     }

@@ -91,7 +91,8 @@ impl Watcher {
         assert_eq!(
             read.value,
             came - base,
-            "[count] counter {} of rank {rank} in window {window}: {came} arrived, {base} were taken",
+            "[count] counter {} of rank {rank} in window {window}: {came} arrived, {base} were \
+             taken",
             read.index
         );
     }

@@ -153,7 +153,8 @@ const HANDLES: &[&str] = &[
 
 #[test]
 fn the_engine_is_pure() {
-    let reason = "it decides and does no I/O: the same engine runs in production and under virtual time, so it may see no clock, thread, \
+    let reason = "it decides and does no I/O: the same engine runs in production and under \
+                  virtual time, so it may see no clock, thread, \
                   environment, transport or host";
     let foreign = [
         "crate::transport",
@@ -189,7 +190,8 @@ fn the_engine_is_pure() {
     report("src/engine has no unsafe code", reason, &mentioned("src/engine", &[], &["unsafe"]));
     assert!(
         read("src/engine/mod.rs").contains("#![forbid(unsafe_code)]"),
-        "src/engine/mod.rs must carry #![forbid(unsafe_code)]: the compiler, not a habit, keeps unsafe out of the engine"
+        "src/engine/mod.rs must carry #![forbid(unsafe_code)]: the compiler, not a habit, keeps \
+         unsafe out of the engine"
     );
 }
 
@@ -253,7 +255,8 @@ fn arrows_point_one_way() {
     );
     report(
         "only src/mpi/abi/world.rs reads the environment",
-        "settings stand in one table (src/runtime/config.rs) and are agreed over all processes at MPI_Init",
+        "settings stand in one table (src/runtime/config.rs) and are agreed over all processes at \
+         MPI_Init",
         &mentioned("src", &["src/mpi/abi/world.rs"], &["env::var", "env::var_os", "env::vars"]),
     );
 }
@@ -274,6 +277,22 @@ fn files_are_short() {
         "a file is read whole; ask why already over 700",
         &found,
     );
+}
+
+#[test]
+fn lines_are_short() {
+    let mut found = Vec::new();
+    for folder in ["src", "tests", "microbench", "mpix-headers"] {
+        for path in files(folder, &["rs", "c", "h", "py"]) {
+            for (number, line) in (1..).zip(read(&path).lines()) {
+                let is_table = line.trim_start().starts_with("//") && line.contains("| ");
+                if line.chars().count() > 100 && !is_table {
+                    found.push(format!("{path}:{number}"));
+                }
+            }
+        }
+    }
+    report("no line has more than 100 columns, but those of tables", "as rustfmt has it", &found);
 }
 
 #[test]
@@ -351,7 +370,8 @@ fn tests_do_not_sleep() {
     }
     report(
         "no test sleeps",
-        "a sleep orders nothing: it hides a race on a fast machine and shows a false one on a slow one",
+        "a sleep orders nothing: it hides a race on a fast machine and shows a false one on a \
+         slow one",
         &found,
     );
 }
@@ -482,7 +502,8 @@ fn the_settings_are_documented_as_they_are() {
                 .lines()
                 .any(|line| line.contains(name.as_str())
                     && line.contains(&format!("default {default}"))),
-            "mpix_rma.h, section ENVIRONMENT, must name {name} and its default {default} on one line"
+            "mpix_rma.h, section ENVIRONMENT, must name {name} and its default {default} on one \
+             line"
         );
     }
 }

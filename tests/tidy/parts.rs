@@ -2,8 +2,8 @@
 
 use super::{report, sources};
 
-/// The parts of the library, lowest first, and what each uses. A part may use only what stands above
-/// it, so there is no circle; `transport` and `mpi` stand for what their `mod.rs` exports.
+/// The parts of the library, lowest first, and what each uses. A part may use only what stands
+/// above it, so there is no circle; `transport` and `mpi` stand for what their `mod.rs` exports.
 const PARTS: &[(&str, &[&str])] = &[
     ("sync", &[]),
     ("engine", &[]),
@@ -175,7 +175,8 @@ fn parts_use_what_stands_above_them() {
     }
     report(
         "each part of src uses what PARTS in tests/tidy/parts.rs says",
-        "a reader may learn the parts one after the other, and each can be tested without those below",
+        "a reader may learn the parts one after the other, and each can be tested without those \
+         below",
         &found,
     );
 }

@@ -35,7 +35,8 @@ impl Fault {
     pub(crate) fn unattached() -> Self {
         Self::new(
             MPI_ERR_RMA_RANGE,
-            "an operation reached memory that its target has not attached; standard error names both",
+            "an operation reached memory that its target has not attached; standard error names \
+             both",
         )
     }
 

@@ -44,7 +44,8 @@ impl Place {
 #[cold]
 fn absent(name: &CStr) -> ! {
     eprintln!(
-        "mpix-rma: the MPI library of this process has no {}. This library was built for {}; it needs that MPI library, \
+        "mpix-rma: the MPI library of this process has no {}. This library was built for {}; it \
+         needs that MPI library, \
          as a shared one, loaded after it.",
         name.to_string_lossy(),
         env!("MPIX_RMA_HOST")

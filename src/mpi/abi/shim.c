@@ -1,5 +1,6 @@
-/* Constants of mpi.h that only a C compiler can evaluate: handles that are casts or addresses, and the tables of
- * predefined datatypes and operations. No code: symbols of a C object are not exported from a Rust cdylib. */
+/* Constants of mpi.h that only a C compiler can evaluate: handles that are casts or addresses, and
+ * the tables of predefined datatypes and operations. No code: symbols of a C object are not
+ * exported from a Rust cdylib. */
 #define MPICH_SKIP_MPICXX 1
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
@@ -111,7 +112,8 @@ K(int, MPI_ERR_IN_STATUS)
 K(int, MPI_ERR_UNSUPPORTED_OPERATION)
 K(int, MPI_ERR_WIN)
 
-/* Kinds of predefined datatypes, by the rules of MPI-4.1 section 6.9.2 that hold for them (mpi/datatype.rs, `Kind`). */
+/* Kinds of predefined datatypes, by the rules of MPI-4.1 section 6.9.2 that hold for them
+ * (mpi/datatype/table.rs, `Kind`). */
 enum { SIGNED, UNSIGNED, FLOATING, COMPLEX, LOGICAL, BYTE, CHARACTER, PAIR };
 
 struct mpix_type {
@@ -120,8 +122,9 @@ struct mpix_type {
     int quad; /* made of numbers of 128 bits, which hosts mistake for their long double */
 };
 
-/* Every name is asked for: hosts differ in which of the optional ones they define, and one that is defined may still be
- * MPI_DATATYPE_NULL or of size 0, which is seen at run time. The order is the same in all processes of a job. */
+/* Every name is asked for: hosts differ in which of the optional ones they define, and one that is
+ * defined may still be MPI_DATATYPE_NULL or of size 0, which is seen at run time. The order is the
+ * same in all processes of a job. */
 const struct mpix_type mpix_types[] = {
     {MPI_BYTE, BYTE},
     {MPI_PACKED, CHARACTER},
@@ -282,8 +285,8 @@ const struct mpix_type mpix_f90_types[] = {
 };
 const size_t mpix_f90_types_len = sizeof mpix_f90_types / sizeof mpix_f90_types[0];
 
-/* Constructors that MPI-3.0 removed, which a host may still have for old Fortran programs: INTEGER displacements.
- * -1 where it has not. */
+/* Constructors that MPI-3.0 removed, which a host may still have for old Fortran programs: INTEGER
+ * displacements. -1 where it has not. */
 #ifdef MPICH_NUMVERSION
 const int mpix_k_MPI_COMBINER_HVECTOR_INTEGER = MPI_COMBINER_HVECTOR_INTEGER;
 const int mpix_k_MPI_COMBINER_HINDEXED_INTEGER = MPI_COMBINER_HINDEXED_INTEGER;

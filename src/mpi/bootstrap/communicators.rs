@@ -17,7 +17,8 @@ pub(crate) fn open_own() -> MPI_Comm {
         }
         Err(code) => {
             log::warn!(
-                "the host cannot make a communicator of one process (error {code}); MPI_COMM_SELF is used"
+                "the host cannot make a communicator of one process (error {code}); MPI_COMM_SELF \
+                 is used"
             );
             MPI_COMM_SELF
         }

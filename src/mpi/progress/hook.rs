@@ -152,7 +152,8 @@ pub(crate) fn turn_on() {
             if status != MPI_SUCCESS {
                 HOOK.store(OFF, Ordering::Release);
                 log::error!(
-                    "MPIX_Async_start failed with {status}: requests complete only in calls of this library"
+                    "MPIX_Async_start failed with {status}: requests complete only in calls of \
+                     this library"
                 );
             }
         }

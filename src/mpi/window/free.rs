@@ -90,7 +90,8 @@ fn settle(mut guard: Guard, id: WindowId) -> Done {
         Proposal::Objection => {
             return Err(Fault::new(
                 MPI_ERR_RMA_SYNC,
-                "an epoch is open on this window in some process, or a wait for notifications pending",
+                "an epoch is open on this window in some process, or a wait for notifications \
+                 pending",
             ));
         }
         Proposal::Busy => {

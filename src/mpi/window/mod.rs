@@ -100,7 +100,8 @@ impl Wanted {
             }
             NotMade::LeftToHost => {
                 log::info!(
-                    "{}: the window is left to the host: it is not marked mpix_rma=true, or is marked false",
+                    "{}: the window is left to the host: it is not marked mpix_rma=true, or is \
+                     marked false",
                     self.call
                 );
                 Made::Host

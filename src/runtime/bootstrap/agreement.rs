@@ -107,7 +107,8 @@ impl Contribution {
         let [_, refused, claimed, highest, lowest, ..] = self.0;
         if refused != 0 && claimed != 0 {
             log::warn!(
-                "{call}: the info key mpix_rma differs between processes; the window is left to the host"
+                "{call}: the info key mpix_rma differs between processes; the window is left to \
+                 the host"
             );
         }
         if highest != -lowest {

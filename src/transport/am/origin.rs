@@ -435,8 +435,8 @@ impl Protocol {
         }
     }
 
-    /// Handles the end of a transfer of an operation of this process, whose bytes from `at` on, `len`
-    /// of them, it has moved. Returns the index of its peer.
+    /// Handles the end of a transfer of an operation of this process: it was to move `len` bytes
+    /// from its byte `at` on. Returns the index of its peer.
     pub(super) fn issued_done(
         &mut self,
         channel: &mut impl Channel,

@@ -1,4 +1,5 @@
-//! Nonblocking agreement of a window's processes on the highest of their proposals, in shared words.
+//! Nonblocking agreement of a window's processes on the highest of their proposals, in shared
+//! words.
 //!
 //! Rounds alternate between two sets of words. A rank adds its objection or busy mark, if any,
 //! before it counts itself in (release), and reads the sums after all ranks are counted (acquire).
@@ -6,7 +7,8 @@
 //! compares the sums with those of the use before.
 //!
 //! No later round changes a set while somebody still reads it: the next round on the same set needs
-//! every proposal of the round between, which a rank makes only after it has read the decision here.
+//! every proposal of the round between, which a rank makes only after it has read the decision
+//! here.
 
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::transport::Proposal;

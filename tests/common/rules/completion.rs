@@ -32,7 +32,8 @@ impl Model {
                         .find(|&&op| self.ops[op].rank == from && !self.ops[op].is_over());
                     assert!(
                         open.is_none(),
-                        "[completion] rank {from} signals fence {value} over an operation in flight [FE-1]"
+                        "[completion] rank {from} signals fence {value} over an operation in \
+                         flight [FE-1]"
                     );
                 }
             }
@@ -46,7 +47,11 @@ impl Model {
             let first = self.ended.insert((from, to), value).unwrap_or(0).min(value);
             let accesses = self.accesses.get(&(from, to)).map_or(&[][..], |list| list);
             let done = accesses.get(first as usize..value as usize).unwrap_or_else(|| {
-                panic!("[completion] done {value} of {from} is seen by {to}, and only {} were opened [MA-2]", accesses.len())
+                panic!(
+                    "[completion] done {value} of {from} is seen by {to}, and only {} were \
+                        opened [MA-2]",
+                    accesses.len()
+                )
             });
             for &access in done {
                 self.assert_ops_remote(access, Some(to), "done [MA-2, PR-3]");
@@ -63,7 +68,8 @@ impl Model {
                 let late = self.ranks.iter().position(|r| r.fences < number);
                 assert!(
                     late.is_none(),
-                    "[completion] fence {number} of rank {rank} complete before rank {late:?} called it [FE-1]"
+                    "[completion] fence {number} of rank {rank} complete before rank {late:?} \
+                     called it [FE-1]"
                 );
                 self.assert_fence_ops_remote(number - 1);
                 if let Some(fence) = fence {
@@ -78,7 +84,8 @@ impl Model {
                     let is_local = record.local.or(record.remote).is_some();
                     assert!(
                         if *local { is_local } else { record.is_over() },
-                        "[completion] a flush of rank {rank} is complete before an older operation [FL-1]"
+                        "[completion] a flush of rank {rank} is complete before an older \
+                         operation [FL-1]"
                     );
                 }
             }
@@ -92,7 +99,8 @@ impl Model {
                 let risen = (*first..first + number).any(|index| self.counter(rank, index) >= *sum);
                 assert!(
                     risen,
-                    "[completion] rank {rank} completed a wait for notifications that did not arrive: {meaning:?}"
+                    "[completion] rank {rank} completed a wait for notifications that did not \
+                     arrive: {meaning:?}"
                 );
             }
         }
@@ -131,7 +139,11 @@ impl Model {
                         self.accesses.get(&(origin, e.rank)).map_or(&[][..], |list| list);
                     let access = accesses.get(ordinal as usize - 1).copied();
                     let access = access.unwrap_or_else(|| {
-                        panic!("[completion] exposure {ordinal} of {} to {origin} complete, never accessed [EP-3]", e.rank)
+                        panic!(
+                            "[completion] exposure {ordinal} of {} to {origin} complete, never \
+                                accessed [EP-3]",
+                            e.rank
+                        )
                     });
                     assert!(
                         self.epochs[access].is_closed(),

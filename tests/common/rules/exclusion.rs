@@ -69,7 +69,8 @@ impl Model {
             );
             assert!(
                 a.rank != b.rank,
-                "[exclusion] two lock epochs of rank {} on target {target} are active together [AC-3]",
+                "[exclusion] two lock epochs of rank {} on target {target} are active together \
+                 [AC-3]",
                 a.rank
             );
         }
@@ -85,7 +86,8 @@ impl Model {
         let requests = self.requests.get(&(rank, target)).map_or(&[][..], |list| list);
         let Some(&epoch) = sequence.checked_sub(1).and_then(|at| requests.get(at)) else {
             panic!(
-                "[exclusion] rank {rank} makes lock request {sequence} of {target} and has opened {}",
+                "[exclusion] rank {rank} makes lock request {sequence} of {target} and has opened \
+                 {}",
                 requests.len()
             );
         };
@@ -118,7 +120,8 @@ impl Model {
         if let Some(passed) = passed {
             let (me, other) = (&self.epochs[epoch], &self.epochs[passed.epoch]);
             panic!(
-                "[exclusion] rank {} ({:?}) holds before rank {} ({:?}), which entered the queue first [LK-1]",
+                "[exclusion] rank {} ({:?}) holds before rank {} ({:?}), which entered the queue \
+                 first [LK-1]",
                 me.rank, me.kind, other.rank, other.kind
             );
         }

@@ -305,7 +305,10 @@ impl Model {
     /// An operation, in the epoch that covers its target.
     pub fn issue(&mut self, rank: Rank, op: &Op) -> OpId {
         let me = &self.ranks[rank as usize];
-        let in_access = |e: &EpochId| matches!(&self.epochs[*e].kind, Kind::Access(group) if group.contains(&op.target));
+        let in_access = |e: &EpochId| match &self.epochs[*e].kind {
+            Kind::Access(group) => group.contains(&op.target),
+            _ => false,
+        };
         let epoch = me
             .access
             .filter(in_access)

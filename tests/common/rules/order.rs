@@ -20,7 +20,8 @@ impl Model {
                 let opened = self.exposures.get(&(target, rank)).map_or(0, Vec::len) as u64;
                 assert!(
                     ordinal <= opened,
-                    "[order] access {ordinal} of {rank} to {target} before its exposure ({opened}) [MA-1]"
+                    "[order] access {ordinal} of {rank} to {target} before its exposure \
+                     ({opened}) [MA-1]"
                 );
                 // The exposure itself must be active: no epoch that it waits for is incomplete.
                 let exposure = self.exposures[&(target, rank)][ordinal as usize - 1];
@@ -33,7 +34,8 @@ impl Model {
                 let late = self.ranks.iter().position(|r| called(r) < number);
                 assert!(
                     late.is_none(),
-                    "[order] an operation after fence {number} before rank {late:?} called it [FE-1]"
+                    "[order] an operation after fence {number} before rank {late:?} called it \
+                     [FE-1]"
                 );
                 self.assert_fence_ops_remote(number - 1);
             }

@@ -11,7 +11,8 @@ pub fn check(program: &Program, net: &Network) {
         let came = net.notifications(*window, *rank, *counter);
         assert_eq!(
             came, *raised,
-            "[count] counter {counter} of rank {rank} in window {window}: wrong number of notifications"
+            "[count] counter {counter} of rank {rank} in window {window}: wrong number of \
+             notifications"
         );
     }
 }

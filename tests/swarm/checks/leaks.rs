@@ -52,7 +52,8 @@ pub fn check<S: Script>(world: &mut World<S>) {
                 0 => {}
                 IDLE_LICENCE => licences += 1,
                 licence => panic!(
-                    "[leak] licence {licence:#x} of rank {rank} in window {window}, with no lock held"
+                    "[leak] licence {licence:#x} of rank {rank} in window {window}, with no lock \
+                     held"
                 ),
             }
         }

@@ -34,7 +34,8 @@ pub fn check(program: &Program, owners: &[u32], buffers: &Buffers, net: &Network
         let there = &net.window(*window, *rank)[*disp..][..bytes.len()];
         if let Some(at) = there.iter().zip(bytes).position(|(one, other)| one != other) {
             panic!(
-                "[memory] window {window} of rank {rank}, byte {at} from {disp} on is {} and not {}",
+                "[memory] window {window} of rank {rank}, byte {at} from {disp} on is {} and not \
+                 {}",
                 there[at], bytes[at]
             );
         }

@@ -123,7 +123,8 @@ impl Tags {
             called.iter().position(|tag| *tag == arrival.tag).expect("what comes was called for");
         assert!(
             at == 0 || !ordered,
-            "[match] {arrival:?} comes to rank {} in window {window} before earlier ones of its source: {called:?}",
+            "[match] {arrival:?} comes to rank {} in window {window} before earlier ones of its \
+             source: {called:?}",
             op.target
         );
         called.remove(at);
@@ -144,7 +145,8 @@ impl Tags {
         let start = start.expect("what is waited for was started");
         assert!(
             start.is_met() && start.matched.last() == Some(&last),
-            "[match] the expectation in slot {slot} of rank {rank} in window {window} is met by {last:?}, expected {start:?}"
+            "[match] the expectation in slot {slot} of rank {rank} in window {window} is met by \
+             {last:?}, expected {start:?}"
         );
         start.awaited = true;
     }
@@ -184,7 +186,8 @@ impl Tags {
                 let open = side.starts.iter().find(|start| !start.is_met());
                 assert!(
                     open.is_none(),
-                    "[match] an expectation of rank {rank} in window {window} was never met: {open:?}"
+                    "[match] an expectation of rank {rank} in window {window} was never met: \
+                     {open:?}"
                 );
                 assert_eq!(
                     left, side.unexpected,
