@@ -380,9 +380,9 @@ impl Endpoint {
     pub fn drive(&mut self, id: PeerId, now: bool) -> (bool, bool) {
         let posted = |peer: &Peer| peer.fragmented.as_ref().map(|fragmented| fragmented.at);
         let Some(before) = self.peers.get(id.at()).map(posted) else { return (false, true) };
-        let mut gone = self.post_fragments(id);
+        let gone = self.post_fragments(id);
         let moved = before != posted(&self.peers[id.at()]);
-        gone &= self.send_waiting_packets(id);
+        let sent = gone && self.send_waiting_packets(id);
         let peer = &mut self.peers[id.at()];
         if peer.lost {
             return (moved, true);
@@ -391,9 +391,11 @@ impl Endpoint {
             peer.fence_delay -= 1;
             return (moved, false);
         }
+        // Also while packets wait: the connection may have to be closed first, which waits for the
+        // remote completion of its puts.
         let fenced = gone
             && peer.conn.is_none_or(|conn| self.context.borrow().fence_puts(conn, self.window));
-        (moved, fenced)
+        (moved, sent && fenced)
     }
 
     fn handle_losses(&mut self) {
