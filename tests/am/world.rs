@@ -405,15 +405,16 @@ pub fn op(kind: OpKind, target: Rank, disp: u64, len: usize) -> Op {
 /// Operations in flight. Each must report each stage once.
 #[derive(Default)]
 pub struct InFlight {
-    seen: Vec<(bool, bool)>,
+    /// Whether each operation is complete locally, and remotely.
+    pub seen: Vec<(bool, bool)>,
     pub open: usize,
     pub refusals: u64,
 }
 
 impl InFlight {
     /// Posts an operation. False if it was refused.
-    pub fn try_post(&mut self, window: &mut Far, op: &Op) -> bool {
-        let seen = match window.post(op, Ticket(self.seen.len() as u32)) {
+    pub fn try_post(&mut self, port: &mut impl Port, op: &Op) -> bool {
+        let seen = match port.post(op, Ticket(self.seen.len() as u32)) {
             Posted::Complete => (true, true),
             Posted::Local => (true, false),
             Posted::Pending => (false, false),
@@ -427,8 +428,8 @@ impl InFlight {
         true
     }
 
-    pub fn collect(&mut self, window: &mut Far) {
-        while let Some((Ticket(ticket), stage)) = window.next_finished() {
+    pub fn collect(&mut self, port: &mut impl Port) {
+        while let Some((Ticket(ticket), stage)) = port.next_finished() {
             let seen = &mut self.seen[ticket as usize];
             match stage {
                 Stage::Local => {

@@ -3,6 +3,8 @@
 use mpix_rma::engine::*;
 use mpix_rma::transport::datatype::element::{native, reduction};
 
+use crate::world::InFlight;
+
 /// Turns after which a test that waits has failed.
 const MAX_TURNS: u32 = 200_000;
 
@@ -58,48 +60,6 @@ fn op(kind: OpKind, target: Rank, disp: usize, len: usize) -> Op {
     }
 }
 
-/// Operations of one process. Each must report each stage once.
-#[derive(Default)]
-struct Flight {
-    /// Whether each operation is complete locally, and remotely.
-    seen: Vec<(bool, bool)>,
-    open: usize,
-    refusals: u32,
-}
-
-impl Flight {
-    /// Posts an operation. False if it was refused.
-    fn try_post(&mut self, port: &mut impl Port, op: &Op) -> bool {
-        let seen = match port.post(op, Ticket(self.seen.len() as u32)) {
-            Posted::Complete => (true, true),
-            Posted::Local => (true, false),
-            Posted::Pending => (false, false),
-            Posted::NoResource => {
-                self.refusals += 1;
-                return false;
-            }
-        };
-        self.open += usize::from(!seen.1);
-        self.seen.push(seen);
-        true
-    }
-
-    fn collect(&mut self, port: &mut impl Port) {
-        while let Some((Ticket(ticket), stage)) = port.next_finished() {
-            let seen = &mut self.seen[ticket as usize];
-            match stage {
-                Stage::Local => {
-                    assert!(!std::mem::replace(&mut seen.0, true), "local completion twice")
-                }
-                Stage::Remote => {
-                    assert!(!std::mem::replace(&mut seen.1, true), "remote completion twice");
-                    self.open -= 1;
-                }
-            }
-        }
-    }
-}
-
 /// Steps until `done` says so.
 fn until<W: World>(world: &mut W, what: &str, mut done: impl FnMut(&mut W) -> bool) {
     for _ in 0..MAX_TURNS {
@@ -112,7 +72,7 @@ fn until<W: World>(world: &mut W, what: &str, mut done: impl FnMut(&mut W) -> bo
 }
 
 /// Posts an operation, when there is room.
-fn post<W: World>(world: &mut W, me: Rank, flight: &mut Flight, op: &Op) {
+fn post<W: World>(world: &mut W, me: Rank, flight: &mut InFlight, op: &Op) {
     until(world, "room for an operation", |world| {
         flight.collect(&mut world.port(me));
         flight.try_post(&mut world.port(me), op)
@@ -120,7 +80,7 @@ fn post<W: World>(world: &mut W, me: Rank, flight: &mut Flight, op: &Op) {
 }
 
 /// Waits for all operations of a process.
-fn finish<W: World>(world: &mut W, me: Rank, flight: &mut Flight) {
+fn finish<W: World>(world: &mut W, me: Rank, flight: &mut InFlight) {
     until(world, "operations", |world| {
         flight.collect(&mut world.port(me));
         flight.open == 0
@@ -199,7 +159,7 @@ pub fn operations_do_what_they_say<W: World>() {
             let origin = world.buffer(me, &call.origin);
             let compare = world.buffer(me, &call.compare);
             let result = world.buffer(me, &vec![0; len]);
-            let mut flight = Flight::default();
+            let mut flight = InFlight::default();
             let posted = Op { origin, compare, result, ..call.op };
             post(&mut world, me, &mut flight, &posted);
             until(&mut world, "an operation", |world| {
@@ -226,7 +186,7 @@ pub fn at1_accumulates_of_one_origin_keep_their_order<W: World>() {
     for seed in 1..=20 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut world = W::new(2, SIZE, seed);
-        let (mut flight, mut expected) = (Flight::default(), vec![0; SIZE]);
+        let (mut flight, mut expected) = (InFlight::default(), vec![0; SIZE]);
         for round in 0..40 {
             let value = vec![round as u8 + 1; *rng.choice(&[8, 100, 20_000, SIZE]).unwrap()];
             expected[..value.len()].copy_from_slice(&value);
@@ -249,7 +209,7 @@ pub fn fe2_a_signal_comes_after_the_operations_before_it<W: World>() {
     for seed in 0..80 {
         let len = [8, 3000, 40_000, 700_000][seed as usize % 4];
         let mut world = W::new(2, SIZE, seed);
-        let mut flight = Flight::default();
+        let mut flight = InFlight::default();
         let origin = world.buffer(0, &vec![7; len]);
         let put = Op { origin, ..op(OpKind::Put, 1, 100, len) };
         post(&mut world, 0, &mut flight, &put);
@@ -389,7 +349,7 @@ pub fn a_count_comes_behind_its_data<W: World>() {
             [seed as usize / 6 % 4];
         let (origin, result) = (world.buffer(0, &vec![6; len]), world.buffer(0, &vec![9; len]));
         let data = Op { origin, result, ..op(kind, 1, 100, len) };
-        let mut flight = Flight::default();
+        let mut flight = InFlight::default();
         // A notification of the operation or behind it, then one more: all in order.
         let told = Notification::counter(2);
         if seed / 24 % 2 == 0 {
@@ -436,7 +396,7 @@ pub fn tags_of_one_origin_come_in_order_behind_their_data<W: World>() {
             })
             .collect();
         let place = |origin: u32, number: u32| (origin * EACH + number) as usize * ROOM;
-        let mut flights: [Flight; 3] = Default::default();
+        let mut flights: [InFlight; 3] = Default::default();
         let (mut sent, mut taken) = ([[0; 3]; 3], [[0; 3]; 3]);
         let mut lens = vec![[[0; EACH as usize]; 3]; 3];
         until(&mut world, "notifications", |world| {
@@ -483,7 +443,7 @@ pub fn tags_of_one_origin_come_in_order_behind_their_data<W: World>() {
 pub fn a_flood_is_refused_and_nothing_is_lost<W: World>() {
     const OPS: usize = 3000;
     let mut world = W::new(2, 8 * OPS, 4);
-    let mut flight = Flight::default();
+    let mut flight = InFlight::default();
     let one = 1u64.to_ne_bytes();
     let origin = world.buffer(0, &one);
     for number in 0..OPS {
