@@ -40,7 +40,7 @@ def parse():
     parser.add_argument("--rounds", type=int, default=7, help="pairs of runs per program")
     parser.add_argument("--only", default="", help="regular expression on names of programs")
     parser.add_argument("--no-suite", action="store_true", help="without OpenCoarrays' tests")
-    parser.add_argument("--limit", type=float, default=30, help="seconds per run")
+    parser.add_argument("--limit", type=float, default=15, help="seconds per run")
     parser.add_argument("--quick", action="store_true", help="one round, without the suite")
     parser.add_argument("--results", type=Path, default=hosts.RESULTS, help="output folder")
     return hosts.chosen(parser)
