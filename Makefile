@@ -17,8 +17,8 @@ unexport CARGO_TARGET_DIR
 
 .NOTPARALLEL:
 .SECONDARY:
-.PHONY: help prefixes deps build install demo latency latency-netns overhead ab idle mates notify \
-    lu transactions simulator figures figures-full swarm mutants test test-rust test-loom \
+.PHONY: help prefixes deps build install demo latency latency-netns overhead programs ab idle \
+    mates notify lu transactions simulator figures figures-full swarm mutants test test-rust test-loom \
     test-lint test-c test-netns test-verbs test-small test-schedule test-hosts test-conformance \
     test-valgrind clean
 .DEFAULT_GOAL := help
@@ -41,8 +41,8 @@ help: ## list targets and variables
 	@echo "           without these transactions)"
 	@echo "  GUESTS, LOSS, TRANSPORT, TIMES, COMPARE"
 	@echo "           make test-verbs: see tests/rxe/README.md"
-	@echo "  DEMO, LATENCY, OVERHEAD, AB, IDLE, MATES, NOTIFY, LU, TRANSACTIONS, SIMULATE"
-	@echo "           options of microbench/demo.py, ..., simulate.py: DEMO='--iterations 20'"
+	@echo "  DEMO, LATENCY, OVERHEAD, PROGRAMS, AB, IDLE, MATES, NOTIFY, LU, TRANSACTIONS,"
+	@echo "  SIMULATE options of microbench/demo.py, ..., simulate.py: DEMO='--iterations 20'"
 
 deps: ## install missing packages (as root, with apt), or name them
 	@HOSTS="$(HOSTS)" CARGO="$(CARGO)" .ci/deps
@@ -85,6 +85,9 @@ latency-netns: deps prefixes ## the same between two nodes over TCP (network nam
 
 overhead: deps prefixes ## cost of preloading for messages, collectives and the host's windows
 	$(PYTHON) microbench/overhead.py $(BENCH_HOSTS) $(OVERHEAD)
+
+programs: deps prefixes ## real programs, plain and preloaded; names what is not installed
+	$(PYTHON) microbench/programs.py $(BENCH_HOSTS) $(PROGRAMS)
 
 ab: deps prefixes ## compare with BASE=rev: latency, notify and overhead, alternating
 	$(PYTHON) microbench/ab.py $(BENCH_HOSTS) $(AB) \

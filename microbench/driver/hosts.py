@@ -52,6 +52,10 @@ class Host:
             capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RunFailed(f"building for {self.label} failed:\n{done.stdout}{done.stderr}")
+        self.permit()
+
+    def permit(self):
+        """Lets the launcher run as root, and more ranks than it sees cores."""
         if self.is_open_mpi() and "--oversubscribe" not in self.mpiexec:
             self.mpiexec = self.mpiexec + ["--oversubscribe"]
             if os.geteuid() == 0:
@@ -98,12 +102,21 @@ def chosen(parser, arguments=None):
 
 
 def results_of(command, timeout_s=300):
-    """Runs a command and yields the JSON objects of its output lines as they come.
+    """Runs a command and yields the JSON objects of its output lines as they come. Otherwise as
+    `lines_of`."""
+    for line in lines_of(command, timeout_s):
+        if line.startswith("{"):
+            yield json.loads(line)
 
-    Raises RunFailed at the end, with the rest of the output, if it failed. The command never
+
+def lines_of(command, timeout_s=300, folder=None):
+    """Runs a command, in `folder` if given, and yields its output lines as they come.
+
+    Raises RunFailed at the end, with all lines that are not JSON, if it failed. The command never
     outlives the caller."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                               stdin=subprocess.DEVNULL, start_new_session=True)
+                               errors="replace", stdin=subprocess.DEVNULL, start_new_session=True,
+                               cwd=folder)
     overdue = threading.Event()
 
     def end():
@@ -115,10 +128,9 @@ def results_of(command, timeout_s=300):
     other = []
     try:
         for line in process.stdout:
-            if line.startswith("{"):
-                yield json.loads(line)
-            elif line.strip():
+            if line.strip() and not line.startswith("{"):
                 other.append(line)
+            yield line
         status = process.wait()
     finally:
         clock.cancel()

@@ -256,6 +256,8 @@ def main():
     parts = {name: read(folder, name) for name in ("patterns", "lu", "transactions", "pending")}
     some = next(rows[0] for rows in parts.values() if rows)
     text = ["# Results in virtual time", "",
+            "[Real programs on real ranks](programs.md), plain and preloaded, have a page of their "
+            "own.", "",
             f"The production engine on a simulated network, profile `{some['profile']}` "
             f"(`src/sim/profile.rs`, every parameter with its reason). The network is",
             "calibrated on one number of the paper, 340 µs for an epoch with a put of 1 MB; "
