@@ -10,6 +10,7 @@
 )]
 
 mod conformance;
+mod real;
 mod routed;
 mod sim;
 mod together;

@@ -250,7 +250,8 @@ impl Router {
     pub fn flush_and_poll(&mut self) -> bool {
         self.drive_peers(true);
         self.take_rdma_events();
-        self.shm.flush_and_poll() || self.am.has_finished() || !self.finished.is_empty()
+        let by_rdma = self.endpoint().is_some_and(Endpoint::has_finished);
+        self.shm.flush_and_poll() || self.am.has_finished() || by_rdma || !self.finished.is_empty()
     }
 
     // The window.

@@ -12,7 +12,8 @@
 //! the operations.
 //!
 //! Call [`Context::poll`] once for all windows, [`poll`](Endpoint::poll) to make progress with this
-//! one, then the `next_*` methods for what happened.
+//! one, the `next_*` methods for what happened, and [`drive`](Endpoint::drive) for each peer with
+//! work.
 //! [`quiesce`](Endpoint::quiesce) or [`is_quiet`](Endpoint::is_quiet), then
 //! [`end`](Endpoint::end) close the endpoint.
 
@@ -325,6 +326,13 @@ impl Endpoint {
     #[inline]
     pub fn has_completions(&self) -> bool {
         !self.events.finished.is_empty() || self.context.borrow().has_completions(self.window)
+    }
+
+    /// Whether [`next_finished`](Self::next_finished) has something.
+    #[inline]
+    #[must_use]
+    pub fn has_finished(&self) -> bool {
+        !self.events.finished.is_empty()
     }
 
     /// Takes in a batch of completions, and does nothing else. Returns whether there were any.
