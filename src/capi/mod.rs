@@ -52,12 +52,12 @@ fn closing(
 window_calls! { win;
     /// Opens an exposure epoch to the processes of `group`.
     MPIX_Win_ipost(group: MPI_Group, assert: c_int, win: MPI_Win; request: MPI_Request),
-        |guard| opening(guard, request, |window| sync::post(window, group, assert)),
-        unless sync::invalid_group(group);
+        |guard| opening(guard, request, |window| sync::post(window, members, assert)),
+        given members = sync::members(group);
     /// Opens an access epoch to the processes of `group`.
     MPIX_Win_istart(group: MPI_Group, assert: c_int, win: MPI_Win; request: MPI_Request),
-        |guard| opening(guard, request, |window| sync::start(window, group, assert)),
-        unless sync::invalid_group(group);
+        |guard| opening(guard, request, |window| sync::start(window, members, assert)),
+        given members = sync::members(group);
     /// Closes the access epoch; complete when its operations are.
     MPIX_Win_icomplete(win: MPI_Win; request: MPI_Request),
         |guard| closing(guard, request, None, sync::complete);

@@ -252,11 +252,12 @@ pub(crate) fn wait_until(
     let mut backoff = Backoff::new();
     let mut must_advance = true;
     loop {
-        let by_network = guard[id].port.uses_network();
+        let mut window = &mut guard[id];
+        let by_network = window.port.uses_network();
         if by_network {
             must_advance |= guard.poll_network();
+            window = &mut guard[id];
         }
-        let window = &mut guard[id];
         if must_advance || !window.port.waits_for_messages() {
             // What has moved may let more move. Other threads may take in what this one waits for.
             must_advance = window.advance(&host) | multiple();

@@ -142,23 +142,33 @@ pub(crate) fn null_isend(comm: MPI_Comm, request: Out<'_, MPI_Request>) -> c_int
     unsafe { PMPI_Isend(null(), 0, MPI_BYTE, MPI_PROC_NULL, 0, comm, request.as_ptr()) }
 }
 
-/// The ranks that the `size` processes of a group have in `other`, MPI_UNDEFINED for those outside.
-/// `None`: the host cannot tell.
+/// The ranks that the `size` processes of a group have in `other`. For those outside, MPI_UNDEFINED
+/// as a u32, which is larger than any rank. `None`: the host cannot tell.
 pub(crate) fn ranks_within(
     group: MPI_Group,
     size: c_int,
     other: MPI_Group,
-) -> Option<SmallVec<[c_int; 16]>> {
-    let own: SmallVec<[c_int; 16]> = (0..size).collect();
-    let mut there = SmallVec::from_elem(MPI_UNDEFINED, own.len());
-    // SAFETY: both lists have as many entries as the call is told; handles are as the module says.
+) -> Option<SmallVec<[u32; 16]>> {
+    // Most groups are small; their own ranks need not be counted up each time.
+    static FIRST: [c_int; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+    let all: Vec<c_int>;
+    let own = match FIRST.get(..size as usize) {
+        Some(own) => own,
+        None => {
+            all = (0..size).collect();
+            &all
+        }
+    };
+    let mut there = SmallVec::<[u32; 16]>::from_elem(0, own.len());
+    // SAFETY: both lists have as many entries as the call is told, and an int has the layout of a
+    // u32; handles are as the module says.
     let code = unsafe {
         PMPI_Group_translate_ranks(
             group,
             own.len() as c_int,
             own.as_ptr(),
             other,
-            there.as_mut_ptr(),
+            there.as_mut_ptr().cast(),
         )
     };
     (code == MPI_SUCCESS).then_some(there)

@@ -52,5 +52,5 @@ pub(crate) fn within_world(comm: MPI_Comm) -> bool {
     let ranks = host_calls::ranks_within(group, size, world);
     host_calls::group_free(&mut group);
     host_calls::group_free(&mut world);
-    ranks.is_some_and(|ranks| !ranks.contains(&MPI_UNDEFINED))
+    ranks.is_some_and(|ranks| !ranks.contains(&(MPI_UNDEFINED as u32)))
 }

@@ -250,17 +250,19 @@ fn deliver_pending(
 ///
 /// A call names the host's function (`=> PMPI_*`), unless only this library has it. Its output
 /// arguments stand behind a semicolon, with the types of what they point to, and `$body` gets them
-/// as [`Out`]. `unless` gives the call's code before anything else, if it has one.
+/// as [`Out`]. `unless` gives the call's code before anything else, if it has one; `given` checks
+/// something without the guard, and gives what `$body` needs of it or the call's code.
 macro_rules! window_calls {
     ($win:ident; $(
         $(#[$doc:meta])* $name:ident $arguments:tt $(=> $host:ident)?, $body:expr
-        $(, unless $first:expr)?;
+        $(, unless $first:expr)? $(, given $value:ident = $check:expr)?;
     )*) => {$(
-        window_calls! { @define $win; $(#[$doc])* $name $arguments [$($host)?] $body, $($first)? }
+        window_calls! { @define $win; $(#[$doc])* $name $arguments [$($host)?] $body,
+            $($first)? $(given $value = $check)? }
     )*};
     (@define $win:ident; $(#[$doc:meta])* $name:ident
      ($($arg:ident: $type:ty),* $(,)? $(; $($out:ident: $result:ty),*)?)
-     $host:tt $body:expr, $($first:expr)?) => {
+     $host:tt $body:expr, $($first:tt)*) => {
         $(#[$doc])*
         ///
         /// # Safety
@@ -273,7 +275,7 @@ macro_rules! window_calls {
             $($arg: $type,)* $($($out: *mut $result),*)?
         ) -> std::ffi::c_int {
             window_calls! { @body $win, $name, $host
-                ($($arg: $type),* $(; $($out: $result),*)?) $body, $($first)? }
+                ($($arg: $type),* $(; $($out: $result),*)?) $body, $($first)* }
         }
         $crate::mpi::abi::host::exports! {
             $name($($arg: $type,)* $($($out: *mut $result),*)?);
@@ -286,6 +288,14 @@ macro_rules! window_calls {
             let $out = unsafe { $crate::mpi::abi::argument::Out::new($out) };
         )*)?
         window_calls! { @on $win, $name, $host ($($arg),* $(; $($out),*)?) $body }
+    }};
+    (@body $win:ident, $name:ident, $host:tt $arguments:tt $body:expr,
+     given $value:ident = $check:expr) => {{
+        let $value = match $check {
+            Ok(value) => value,
+            Err(code) => return code,
+        };
+        window_calls! { @body $win, $name, $host $arguments $body, }
     }};
     // The rest is a function of its own, so that it costs nothing where the call ends before it.
     (@body $win:ident, $name:ident, $host:tt

@@ -39,24 +39,29 @@ fn assertion(assert: c_int, allowed: c_int) -> Checked<Assert> {
 
 const OUTSIDE: &str = "rank is outside the window's group";
 
-/// Has the host check a group, and gives its error code if the group is invalid. To be called
-/// without the guard: the host raises the error on a handler of the application.
-pub(crate) fn invalid_group(group: MPI_Group) -> Option<c_int> {
-    if group == MPI_GROUP_NULL {
-        return None;
-    }
-    let code = host_calls::group_size(group, &mut 0);
-    (code != MPI_SUCCESS).then_some(code)
+/// A group that the host has checked, or `MPI_GROUP_NULL`.
+#[derive(Clone, Copy)]
+pub(crate) struct Members {
+    group: MPI_Group,
+    size: c_int,
 }
 
-/// Ranks in the window of the processes of a group, which is valid or `MPI_GROUP_NULL`.
-fn ranks(window: &mut Window, group: MPI_Group) -> Checked<SmallVec<[u32; 16]>> {
+/// Has the host check a group, and gives its error code if the group is invalid. To be called
+/// without the guard: the host raises the error on a handler of the application.
+#[inline(always)]
+pub(crate) fn members(group: MPI_Group) -> Result<Members, c_int> {
+    let mut size = 0;
+    if group == MPI_GROUP_NULL {
+        return Ok(Members { group, size });
+    }
+    let code = host_calls::group_size(group, &mut size);
+    if code == MPI_SUCCESS { Ok(Members { group, size }) } else { Err(code) }
+}
+
+/// Ranks in the window of the processes of a group.
+fn ranks(window: &mut Window, Members { group, size }: Members) -> Checked<SmallVec<[u32; 16]>> {
     if group == MPI_GROUP_NULL {
         return Err(Fault::new(MPI_ERR_GROUP, "group is MPI_GROUP_NULL"));
-    }
-    let mut size = 0;
-    if host_calls::group_size(group, &mut size) != MPI_SUCCESS {
-        return Err(Fault::new(MPI_ERR_GROUP, "group is not a group"));
     }
     if size == 0 {
         return Ok(SmallVec::new());
@@ -64,15 +69,10 @@ fn ranks(window: &mut Window, group: MPI_Group) -> Checked<SmallVec<[u32; 16]>> 
     let Some(there) = host_calls::ranks_within(group, size, group_of(window)?) else {
         return Err(Fault::new(MPI_ERR_GROUP, "group cannot be compared with the window's group"));
     };
-    there
-        .into_iter()
-        .map(|rank| u32::try_from(rank).ok().filter(|rank| *rank < window.size))
-        .map(|rank| {
-            rank.ok_or_else(|| {
-                Fault::new(MPI_ERR_GROUP, "group has a process outside the window's group")
-            })
-        })
-        .collect()
+    if there.iter().any(|rank| *rank >= window.size) {
+        return Err(Fault::new(MPI_ERR_GROUP, "group has a process outside the window's group"));
+    }
+    Ok(there)
 }
 
 /// The window's group, kept until the window is freed.
@@ -89,14 +89,14 @@ fn group_of(window: &mut Window) -> Checked<MPI_Group> {
 }
 
 /// `MPI_Win_post`.
-pub(crate) fn post(window: &mut Window, group: MPI_Group, assert: c_int) -> Done {
+pub(crate) fn post(window: &mut Window, group: Members, assert: c_int) -> Done {
     let assert = assertion(assert, MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT)?;
     let group = ranks(window, group)?;
     Ok(with_port!(&mut window.port, port => window.engine.post(port, &group, assert))?)
 }
 
 /// `MPI_Win_start`.
-pub(crate) fn start(window: &mut Window, group: MPI_Group, assert: c_int) -> Done {
+pub(crate) fn start(window: &mut Window, group: Members, assert: c_int) -> Done {
     window.close_fast_path();
     let assert = assertion(assert, MPI_MODE_NOCHECK)?;
     let group = ranks(window, group)?;
@@ -290,21 +290,24 @@ fn test(mut guard: Guard, flag: Out<'_, c_int>) -> Done {
     Ok(())
 }
 
-/// The code of a call with a group that the host refuses. The host need not check it for a window
-/// that is left to it, since it will.
-fn refused(window: MPI_Win, group: MPI_Group) -> Option<c_int> {
-    if is_left_to_host(HostHandle(window.key())) { None } else { invalid_group(group) }
+/// As [`members`]; unless the window is left to the host, which will check the group itself.
+#[inline(always)]
+fn members_unless_left(window: MPI_Win, group: MPI_Group) -> Result<Members, c_int> {
+    if is_left_to_host(HostHandle(window.key())) {
+        return Ok(Members { group, size: 0 });
+    }
+    members(group)
 }
 
 window_calls! { win;
     /// Opens an exposure epoch [EP-1].
     MPI_Win_post(group: MPI_Group, assert: c_int, win: MPI_Win) => PMPI_Win_post,
-        |mut guard| post(guard.windows.called(), group, assert),
-        unless refused(win, group);
+        |mut guard| post(guard.windows.called(), members, assert),
+        given members = members_unless_left(win, group);
     /// Opens an access epoch [EP-1].
     MPI_Win_start(group: MPI_Group, assert: c_int, win: MPI_Win) => PMPI_Win_start,
-        |mut guard| start(guard.windows.called(), group, assert),
-        unless refused(win, group);
+        |mut guard| start(guard.windows.called(), members, assert),
+        given members = members_unless_left(win, group);
     /// Closes the access epoch.
     MPI_Win_complete(win: MPI_Win) => PMPI_Win_complete, |guard| block(guard, None, complete);
     /// Closes the exposure epoch.

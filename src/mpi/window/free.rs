@@ -155,19 +155,21 @@ fn discard(id: WindowId) {
     if runtime.windows.len() == 0 {
         hook::turn_off();
     }
-    let Some(window) = window.map(|window| *window) else { return };
-    if window.port.uses_network() {
-        window.port.release();
+    let Some(window) = window else { return };
+    // The rest of the window, which is large, is not moved.
+    let Window { port, group, .. } = *window;
+    if port.uses_network() {
+        port.release();
         guard.network.end_unused();
         drop(guard);
     } else {
         drop(guard);
-        window.port.release();
+        port.release();
     }
     if nothing_lives() {
         request::free_spare_requests();
     }
-    if let Some(group) = window.group {
+    if let Some(group) = group {
         let mut group = MPI_Group::of(group.0);
         // SAFETY: the group was made for this window (`group_of`) and is not used any more.
         unsafe { PMPI_Group_free(&raw mut group) };
