@@ -36,6 +36,9 @@ impl Side {
     #[must_use]
     pub fn first(self, bytes: u64) -> Self {
         debug_assert!(bytes <= self.size);
+        if bytes == self.size {
+            return self;
+        }
         let count = match &self.layout {
             None => bytes,
             Some(layout) if bytes > 0 => bytes.div_ceil(layout.size()),
@@ -62,12 +65,12 @@ impl Side {
 
     /// `None` if they exceed 64 bits, in which case no process has memory for the data.
     fn bounds_of_items(&self, layout: &Layout) -> Option<(i64, i64)> {
-        if self.size == 0 {
-            return Some((0, 0));
+        if self.size == layout.size() * self.count {
+            return layout.bounds_of(self.count);
         }
         let whole = self.size / layout.size();
         let mut bounds = if whole > 0 { Some(layout.bounds_of(whole)?) } else { None };
-        // The last item, run by run, if only a part of it belongs to the side.
+        // The last item, run by run, since only a part of it belongs to the side.
         let mut walk = self.walk(whole * layout.size());
         while let Some(runs) = walk.next_runs(u64::MAX) {
             let (low, high) = runs.bounds()?;
