@@ -1,7 +1,7 @@
 //! The data structure that matches tagged notifications with the expectations of this process.
 //!
-//! It follows MPI's rules for matching messages. A notification goes to the expectation that was
-//! started first, among those that accept its source and tag. An expectation takes earlier
+//! It follows MPI's rules for matching messages [NA-4]. A notification goes to the expectation that
+//! was started first, among those that accept its source and tag. An expectation takes earlier
 //! notifications first, in order of arrival. Unclaimed notifications are kept in that order.
 //!
 //! Neither side is searched linearly. Expectations with equal filters share one queue ([`Group`]),

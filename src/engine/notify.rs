@@ -1,12 +1,13 @@
 //! Notifications: counters that operations raise at their target, and waits for them.
 //!
 //! A notification is part of its operation ([`Op::notification`](super::Op::notification)), which
-//! is recorded, posted and completed like any other, in every kind of epoch. The port applies it
-//! after the operation's data and after the operations posted to the same target before.
+//! is recorded, posted and completed like any other, in every kind of epoch [NA-2]. The port
+//! applies it after the operation's data and after the operations posted to the same target before
+//! [NA-1].
 //!
 //! The port's counters only rise. Whoever adds to them is in their atomicity domain [LK-7]. The
 //! application sees the counter minus a base that is private to this process. A reset moves the
-//! base, so no concurrent notification is lost.
+//! base, so no concurrent notification is lost [NA-3].
 
 use hashbrown::HashMap;
 

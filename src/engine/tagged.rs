@@ -1,6 +1,6 @@
 //! Tagged notifications. Every sweep moves those that arrived from the port to private memory,
 //! where `matching` matches them with expectations. So peers depend on this process's progress
-//! only, and never on a call of its application.
+//! only, and never on a call of its application [NA-5].
 
 use super::matching::ExpectationState;
 use super::port::{Arrival, ExpectationId, Port, Wanted};

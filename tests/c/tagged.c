@@ -405,7 +405,10 @@ static void overload(void)
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     expect_none("overload");
     MPI(MPI_Barrier(MPI_COMM_WORLD));
-    /* Without flushes: notifications beyond the target's room are recorded. */
+    /*
+     * Without flushes: notifications beyond the target's room are recorded, and leave while it
+     * waits for a message [NA-5].
+     */
     if (me == 0) {
         MPI(MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, w.win));
         for (int i = 0; i < 50000; i++)

@@ -5,7 +5,7 @@ use mpix_rma::engine::*;
 
 use crate::world::*;
 
-/// The notification is fast and the put before it slow. The counter rises after the data.
+/// The notification is fast and the put before it slow. The counter rises after the data [NA-1].
 #[test]
 fn a_notification_arrives_after_its_data() {
     let mut w = World::new(2);
@@ -68,7 +68,7 @@ fn a_notification_arrives_after_a_get() {
     w.finish();
 }
 
-/// Deferred epochs record notifications, and send them after activation, in order.
+/// Deferred epochs record notifications, and send them after activation, in order [NA-2].
 #[test]
 fn deferred_epochs_notify_after_they_are_activated() {
     let mut w = World::new(2);
@@ -89,7 +89,7 @@ fn deferred_epochs_notify_after_they_are_activated() {
     w.finish();
 }
 
-/// Each kind of epoch can notify, also the process itself.
+/// Each kind of epoch can notify, also the process itself [NA-2].
 #[test]
 fn every_kind_of_epoch_can_notify() {
     let mut w = World::new(2);
@@ -141,7 +141,7 @@ fn closing_waits_for_notifications() {
 }
 
 /// A reset returns the value and restarts the counter at 0. No notification between two resets is
-/// lost.
+/// lost [NA-3].
 #[test]
 fn a_reset_loses_nothing() {
     let mut w = World::new(3);

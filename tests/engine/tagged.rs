@@ -33,7 +33,7 @@ fn met(w: &mut World, me: Rank, id: ExpectationId) -> Arrival {
 }
 
 /// The notification is fast and the put before it slow. The expectation is met after the data
-/// arrived.
+/// arrived [NA-1].
 #[test]
 fn a_tagged_notification_arrives_after_its_data() {
     let mut w = World::new(2);
@@ -134,7 +134,7 @@ fn every_kind_of_epoch_can_send_tags() {
 }
 
 /// If the transport has no room, notifications stay recorded at their origin. None is lost or
-/// duplicated, and they stay in order.
+/// duplicated [NA-3], and they stay in order [NA-4].
 #[test]
 fn a_refusing_transport_loses_nothing_and_keeps_the_order() {
     let mut w = World::new(2);

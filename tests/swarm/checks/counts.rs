@@ -1,4 +1,4 @@
-//! Notifications: none lost, none duplicated.
+//! Notifications: none lost, none duplicated [NA-3].
 
 use mpix_rma::transport::sim::Network;
 

@@ -1,4 +1,5 @@
-//! Tagged notifications are matched by MPI's rules, in order, none lost and none duplicated.
+//! Tagged notifications are matched by MPI's rules [NA-4], in order, none lost and none duplicated
+//! [NA-3].
 //!
 //! A reference matcher with linear search runs beside each engine. It sees a notification when it
 //! takes effect, and an expectation when its call is made; the engine takes notifications from its
