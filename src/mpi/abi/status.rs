@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 use std::marker::PhantomData;
+use std::sync::OnceLock;
 
 use super::sys::*;
 
@@ -41,12 +42,10 @@ impl<'a> Status<'a> {
         if self.is_ignored() {
             return;
         }
-        // SAFETY: the status is not ignored, so it is the memory that `new` was given.
-        unsafe {
-            PMPI_Status_set_elements(self.0, MPI_BYTE, 0);
-            PMPI_Status_set_cancelled(self.0, 0);
-        }
-        self.set_origin(source, tag);
+        let filled = MPI_Status { MPI_SOURCE: source, MPI_TAG: tag, ..*without_data() };
+        // SAFETY: the status is not ignored, so it is the memory that `new` was given. An int is
+        // read although the application may not have written it: any value is one.
+        unsafe { *self.0 = MPI_Status { MPI_ERROR: (*self.0).MPI_ERROR, ..filled } };
     }
 
     /// MPI's empty status (MPI-4.1 3.7.3); the error stays.
@@ -75,6 +74,23 @@ impl<'a> Status<'a> {
             unsafe { (*self.0).MPI_ERROR = code };
         }
     }
+}
+
+/// A status of no elements, not cancelled, as the host writes it. Kept, since asking the host takes
+/// longer than waiting for a notification that is there.
+#[inline]
+fn without_data() -> &'static MPI_Status {
+    static STATUS: OnceLock<MPI_Status> = OnceLock::new();
+    STATUS.get_or_init(|| {
+        // SAFETY: a status is made of integers, of which all may be 0.
+        let mut status = unsafe { std::mem::zeroed() };
+        // SAFETY: `status` is a status that only this function uses.
+        unsafe {
+            PMPI_Status_set_elements(&raw mut status, MPI_BYTE, 0);
+            PMPI_Status_set_cancelled(&raw mut status, 0);
+        }
+        status
+    })
 }
 
 /// The statuses of a call that completes several requests, or ignored ones.
