@@ -5,7 +5,7 @@
 //! those of the application. [`Handle::of`] only restores handles from their [`Handle::key`].
 
 use std::cell::Cell;
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{null, null_mut};
 
 use smallvec::SmallVec;
@@ -39,7 +39,6 @@ host_calls! {
     comm_free(comm: &mut MPI_Comm) = PMPI_Comm_free(comm);
     comm_get_errhandler(comm: MPI_Comm, handler: &mut MPI_Errhandler) =
         PMPI_Comm_get_errhandler(comm, handler);
-    #[cfg(mpi_host = "mpich")]
     error_class(code: c_int, class: &mut c_int) = PMPI_Error_class(code, class);
     comm_set_errhandler(comm: MPI_Comm, handler: MPI_Errhandler) =
         PMPI_Comm_set_errhandler(comm, handler);
@@ -62,13 +61,20 @@ host_calls! {
     bcast_ints(numbers: &mut [c_int], comm: MPI_Comm) =
         PMPI_Bcast(numbers.as_mut_ptr().cast(), numbers.len() as c_int, MPI_INT, 0, comm);
 
-    win_get_group(win: MPI_Win, group: &mut MPI_Group) = PMPI_Win_get_group(win, group);
+    // Windows without memory.
+    win_create_dynamic(info: MPI_Info, comm: MPI_Comm, win: &mut MPI_Win) =
+        PMPI_Win_create_dynamic(info, comm, win);
+    win_create_empty(info: MPI_Info, comm: MPI_Comm, win: &mut MPI_Win) =
+        PMPI_Win_create(null_mut(), 0, 1, info, comm, win);
+    win_free(win: &mut MPI_Win) = PMPI_Win_free(win);
     win_set_info(win: MPI_Win, info: MPI_Info) = PMPI_Win_set_info(win, info);
     win_get_info(win: MPI_Win, info: &mut MPI_Info) = PMPI_Win_get_info(win, info);
     group_size(group: MPI_Group, size: &mut c_int) = PMPI_Group_size(group, size);
     #[cfg(mpi_sessions)]
     group_rank(group: MPI_Group, rank: &mut c_int) = PMPI_Group_rank(group, rank);
     group_free(group: &mut MPI_Group) = PMPI_Group_free(group);
+    // Another handle of the same group.
+    group_copy(group: MPI_Group, copy: &mut MPI_Group) = PMPI_Group_excl(group, 0, null(), copy);
 
     type_size(datatype: MPI_Datatype, size: &mut MPI_Count) = PMPI_Type_size_x(datatype, size);
     type_extent(datatype: MPI_Datatype, lower: &mut MPI_Count, extent: &mut MPI_Count) =
@@ -140,6 +146,13 @@ pub(crate) fn null_isend(comm: MPI_Comm, request: Out<'_, MPI_Request>) -> c_int
     }
     // SAFETY: no byte is read; `request` is memory for a request, since it is not NULL.
     unsafe { PMPI_Isend(null(), 0, MPI_BYTE, MPI_PROC_NULL, 0, comm, request.as_ptr()) }
+}
+
+/// A window with memory of no bytes, whose address is of no use.
+pub(crate) fn win_allocate_empty(info: MPI_Info, comm: MPI_Comm, win: &mut MPI_Win) -> c_int {
+    let mut nothing: *mut c_void = null_mut();
+    // SAFETY: both places are this function's or its caller's, and handles are as the module says.
+    unsafe { PMPI_Win_allocate_shared(0, 1, info, comm, (&raw mut nothing).cast(), win) }
 }
 
 /// The ranks that the `size` processes of a group have in `other`. For those outside, MPI_UNDEFINED

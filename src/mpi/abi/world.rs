@@ -2,9 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::host_calls;
-use super::sys::*;
-
 pub(crate) fn look_up(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
@@ -38,19 +35,4 @@ pub(crate) fn set_on_one_node(one: bool) {
 /// True if all processes of `MPI_COMM_WORLD` are on one node. The same in all of them.
 pub(crate) fn on_one_node() -> bool {
     ONE_NODE.load(Ordering::Acquire)
-}
-
-/// True if all processes of `comm` are in `MPI_COMM_WORLD`. The same in all of them.
-pub(crate) fn within_world(comm: MPI_Comm) -> bool {
-    if !has_world() {
-        return false;
-    }
-    let (mut group, mut world, mut size) = (MPI_GROUP_NULL, MPI_GROUP_NULL, 0);
-    host_calls::comm_group(comm, &mut group);
-    host_calls::comm_group(MPI_COMM_WORLD, &mut world);
-    host_calls::group_size(group, &mut size);
-    let ranks = host_calls::ranks_within(group, size, world);
-    host_calls::group_free(&mut group);
-    host_calls::group_free(&mut world);
-    ranks.is_some_and(|ranks| !ranks.contains(&(MPI_UNDEFINED as u32)))
 }

@@ -25,6 +25,20 @@ pub(crate) fn open_own() -> MPI_Comm {
     }
 }
 
+/// Uses this communicator of this process alone until the next call.
+#[cfg(mpi_sessions)]
+pub(crate) fn use_own(comm: Option<MPI_Comm>) {
+    OWN.store(comm.map_or(0, MPI_Comm::key), Ordering::Relaxed);
+}
+
+/// The communicator of this process alone, if there is one.
+pub(crate) fn own() -> Option<MPI_Comm> {
+    match OWN.load(Ordering::Relaxed) {
+        0 => None,
+        key => Some(MPI_Comm::of(key)),
+    }
+}
+
 /// Frees what [`open_own`] made. Nothing may use it any more.
 pub(crate) fn close_own() {
     let comm = OWN.swap(0, Ordering::Relaxed);

@@ -70,11 +70,6 @@ impl Exchange {
         self.failed
     }
 
-    /// Whether some process has so many windows that the host may have no room for another.
-    pub(crate) fn many_windows(&self) -> bool {
-        self.setup.agreement().is_some_and(|agreement| agreement.many)
-    }
-
     /// Logs what differs between processes.
     pub(crate) fn warn(&self, call: &str) {
         self.setup.contribution().warn(call);

@@ -2,8 +2,7 @@
 //!
 //! Everything here is collective over the window's communicator, and ends alike in all processes.
 //! Between nodes each round of messages costs more than everything else, so there are few: what the
-//! processes have to know of each other comes with the first gather, and whether all have what they
-//! need is agreed while the host makes the window that is the handle.
+//! processes have to know of each other comes with the first gather.
 //!
 //! [`Setup`]: crate::runtime::bootstrap::Setup
 
@@ -46,61 +45,29 @@ pub(crate) struct Part {
     pub(crate) single: bool,
 }
 
-/// Live windows of a process from which it counts as having many.
-const MANY: usize = 512;
-
-/// What this process contributes to the agreement: an invalid argument, and the info keys.
-/// `can_serve` is asked if the window would be ours.
+/// What this process contributes to the agreement: an invalid argument, whether this library can
+/// serve the window, and the info keys.
 pub(crate) fn contribution(
     fault: Option<&Fault>,
     keys: &InfoKeys,
     settings: &Settings,
-    can_serve: impl FnOnce() -> bool,
+    serves: bool,
 ) -> Contribution {
-    let served =
-        settings.serve() != Serve::Off && keys.serve.unwrap_or(settings.serve() == Serve::All);
-    Contribution::new(
-        fault.map_or(0, |fault| fault.class),
-        served && can_serve(),
-        keys.reach.unwrap_or(settings.reach()),
-        progress::oversubscribed(),
-        progress::live() >= MANY,
-    )
+    let class = fault.map_or(0, |fault| fault.class);
+    let reach = keys.reach.unwrap_or(settings.reach());
+    Contribution::new(class, serves, reach, progress::oversubscribed())
 }
 
-/// A transport that is made, or nearly so.
-#[expect(clippy::large_enum_variant, reason = "there is one at a time, for a moment")]
-pub(crate) enum Begun {
-    /// By shared memory alone.
-    Segment(Transport),
-    /// By a router; the processes are agreeing on whether all have what they need.
-    Router(PendingRouter),
+/// Whether this process wants the window to be served by this library.
+pub(crate) fn wants(keys: &InfoKeys, settings: &Settings) -> bool {
+    settings.serve() != Serve::Off && keys.serve.unwrap_or(settings.serve() == Serve::All)
 }
 
-impl Begun {
-    /// Whether it is by shared memory alone.
-    pub(crate) fn is_segment(&self) -> bool {
-        matches!(self, Begun::Segment(_))
-    }
-
-    /// Ends what is under way; to be called in any case. Before it the caller may make collective
-    /// calls of the host.
-    ///
-    /// # Errors
-    /// As [`begin`].
-    pub(crate) fn finish(self, exchange: &mut Exchange) -> Result<Transport, NotMade> {
-        match self {
-            Begun::Segment(port) => Ok(port),
-            Begun::Router(pending) => pending.finish(exchange),
-        }
-    }
-}
-
-/// Begins the transport of a window of the processes of `exchange`.
+/// Makes the transport of a window of the processes of `exchange`.
 ///
 /// # Errors
 /// No process has a transport, for the same reason.
-pub(crate) fn begin(exchange: &mut Exchange, settings: shm::Settings) -> Result<Begun, NotMade> {
+pub(crate) fn make(exchange: &mut Exchange, settings: shm::Settings) -> Result<Transport, NotMade> {
     let mut action = exchange.setup.start();
     let (mut segment, mut device, mut channel) = (None, None, None);
     loop {
@@ -116,7 +83,7 @@ pub(crate) fn begin(exchange: &mut Exchange, settings: shm::Settings) -> Result<
             Action::UseSegment => {
                 // The port for messages is not needed.
                 exchange.port = None;
-                return Ok(Begun::Segment(segment.expect("made above").into()));
+                return Ok(segment.expect("made above").into());
             }
             Action::Advertise => {
                 let agreed = exchange.setup.agreement().map(|agreement| agreement.reach);
@@ -138,8 +105,8 @@ pub(crate) fn begin(exchange: &mut Exchange, settings: shm::Settings) -> Result<
                 let device = device
                     .or_else(|| rdma::opened().flatten())
                     .filter(|_| exchange.setup.may_use_rdma());
-                return PendingRouter::begin(exchange, settings, of, device, channel)
-                    .map(Begun::Router);
+                return PendingRouter::begin(exchange, settings, of, device, channel)?
+                    .finish(exchange);
             }
             Action::Fail(reason) => return Err(reason),
             Action::Agree(_) | Action::UseRouter { .. } => {

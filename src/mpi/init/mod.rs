@@ -341,8 +341,8 @@ fn finish() {
         // Windows of sessions stay usable, on a communicator of our own session.
         hook::use_comm(None);
         request::use_comm(None);
-        crate::mpi::init::session::settle();
         communicators::close_own();
+        crate::mpi::init::session::settle();
         return;
     }
     thread::stop();

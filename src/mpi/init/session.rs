@@ -20,6 +20,7 @@ use crate::mpi::abi::host::exports;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::abi::world;
+use crate::mpi::bootstrap::communicators;
 use crate::mpi::init;
 use crate::mpi::progress::hook;
 use crate::mpi::request;
@@ -103,6 +104,7 @@ pub unsafe extern "C" fn MPI_Session_finalize(session: *mut MPI_Session) -> c_in
                 if !world::has_world() {
                     hook::use_comm(None);
                     request::use_comm(None);
+                    communicators::use_own(None);
                 }
                 host_calls::comm_free(&mut comm);
                 host_calls::session_finalize(&mut own);
@@ -136,6 +138,7 @@ pub(crate) fn settle() -> bool {
     // A single process needs no progress of the host, and MPICH 4.0 crashes if it is run then.
     hook::use_comm((!sessions.single).then_some(comm));
     request::use_comm(Some(comm));
+    communicators::use_own(Some(comm));
     true
 }
 

@@ -66,26 +66,13 @@ fn ranks(window: &mut Window, Members { group, size }: Members) -> Checked<Small
     if size == 0 {
         return Ok(SmallVec::new());
     }
-    let Some(there) = host_calls::ranks_within(group, size, group_of(window)?) else {
+    let Some(there) = host_calls::ranks_within(group, size, MPI_Group::of(window.group.0)) else {
         return Err(Fault::new(MPI_ERR_GROUP, "group cannot be compared with the window's group"));
     };
     if there.iter().any(|rank| *rank >= window.size) {
         return Err(Fault::new(MPI_ERR_GROUP, "group has a process outside the window's group"));
     }
     Ok(there)
-}
-
-/// The window's group, kept until the window is freed.
-fn group_of(window: &mut Window) -> Checked<MPI_Group> {
-    if let Some(group) = window.group {
-        return Ok(MPI_Group::of(group.0));
-    }
-    let mut group = MPI_GROUP_NULL;
-    if host_calls::win_get_group(MPI_Win::of(window.handle.0), &mut group) != MPI_SUCCESS {
-        return Err(Fault::new(MPI_ERR_INTERN, "the host does not give the window's group"));
-    }
-    window.group = Some(HostHandle(group.key()));
-    Ok(group)
 }
 
 /// `MPI_Win_post`.

@@ -4,6 +4,7 @@ use std::ffi::c_int;
 
 use crate::mpi::abi::error::{Fault, Place, boundary, raise};
 use crate::mpi::abi::host::exports;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::hook;
 use crate::mpi::request;
@@ -169,11 +170,7 @@ fn discard(id: WindowId) {
     if nothing_lives() {
         request::free_spare_requests();
     }
-    if let Some(group) = group {
-        let mut group = MPI_Group::of(group.0);
-        // SAFETY: the group was made for this window (`group_of`) and is not used any more.
-        unsafe { PMPI_Group_free(&raw mut group) };
-    }
+    host_calls::group_free(&mut MPI_Group::of(group.0));
 }
 
 exports! { MPI_Win_free(win: *mut MPI_Win); }

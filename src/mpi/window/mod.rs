@@ -4,14 +4,13 @@
 //! |---|---|
 //! | `constructors` | the constructors as programs call them |
 //! | `memory` | `MPI_Win_shared_query`, and memory that is attached to dynamic windows |
+//! | `handle` | the host's window that stands for one of ours, and its group |
 //! | `attributes`, `hints` | what can be asked of a window, and its info keys |
 //! | `free` | its end |
 //!
-//! The handle of a window of ours is a real window of the host without memory, made by its cheapest
-//! constructor (MPICH's is that of dynamic windows; on Open MPI 4 only allocate and allocate_shared
-//! work everywhere, it refuses the others on one process). So attributes, info, name, group and
-//! error handler work by themselves; only the attributes that describe the memory are answered
-//! here.
+//! The handle of a window of ours is a real window of the host without memory, of this process
+//! alone ([`HostWindow`]). So attributes, info, name and error handler work by themselves; the
+//! group and the attributes that describe the memory are answered here.
 //!
 //! Whether a window is ours is agreed by all its processes before anything is made that the
 //! application sees, and a wrong argument in one process gives an error in all.
@@ -22,10 +21,9 @@ use crate::engine::{self, Addr, Rank};
 use crate::mpi::abi::error::{Fault, Place, raise};
 use crate::mpi::abi::sys::*;
 use crate::mpi::abi::world;
-use crate::mpi::bootstrap::{self, Exchange, NotMade};
+use crate::mpi::bootstrap::{self, Exchange, NotMade, communicators};
 use crate::mpi::datatype;
 use crate::mpi::info;
-use crate::mpi::info::ForHost;
 use crate::mpi::progress::drive;
 use crate::mpi::progress::hook;
 use crate::runtime::config::{Serve, Settings};
@@ -33,11 +31,13 @@ use crate::runtime::progress::note_live;
 use crate::runtime::window::Attributes;
 use crate::runtime::{Hints, HostHandle, Window, enter};
 use crate::transport::shm::{self, COUNTERS_APART, Memory};
+use handle::HostWindow;
 
 mod attributes;
 mod constructors;
 mod fortran;
 mod free;
+mod handle;
 mod hints;
 mod memory;
 
@@ -164,10 +164,19 @@ fn create(wanted: &Wanted) -> Made {
         PMPI_Comm_size(wanted.comm, &raw mut size);
     }
     let keys = info::keys(wanted.info);
-    let fault = wanted.fault().or(keys.as_ref().err().copied());
+    let mut fault = wanted.fault().or(keys.as_ref().err().copied());
     let keys = keys.unwrap_or_default();
-    let can_serve = || c_int::try_from(wanted.disp_unit).is_ok() && has_comm();
-    let contribution = bootstrap::contribution(fault.as_ref(), &keys, &settings, can_serve);
+    let mut own = c_int::try_from(wanted.disp_unit).ok().and_then(|_| own_comm());
+    own = own.filter(|_| bootstrap::wants(&keys, &settings));
+    // Made first, since this process alone learns whether the host has room for another window.
+    let mut handle = None;
+    if let Some(own) = own.filter(|_| fault.is_none()) {
+        match HostWindow::make(own, wanted.info) {
+            Ok(made) => handle = Some(made),
+            Err(full) => fault = Some(full),
+        }
+    }
+    let contribution = bootstrap::contribution(fault.as_ref(), &keys, &settings, own.is_some());
     let hints = keys.hints();
     let part = bootstrap::Part {
         memory: wanted.memory(&hints),
@@ -177,27 +186,12 @@ fn create(wanted: &Wanted) -> Made {
     };
     let mut exchange = Exchange::over(wanted.comm, (rank, size), contribution, part);
     let shared = shm::Settings { cma: settings.cma(), foreign_reduce: datatype::reduce };
-    let begun = bootstrap::begin(&mut exchange, shared);
+    let made = bootstrap::make(&mut exchange, shared);
     exchange.warn(wanted.call);
-    let begun = match begun {
-        Ok(begun) => begun,
-        Err(reason) => return wanted.unmade(fault, reason),
-    };
-    let (mut handle, code) = host_window(wanted, begun.is_segment(), exchange.many_windows());
-    let mut port = match begun.finish(&mut exchange) {
-        Ok(port) if code == MPI_SUCCESS => port,
-        Ok(port) => {
-            let _guard = enter();
-            port.release();
-            return Made::Failed(code);
-        }
-        Err(reason) => {
-            if code == MPI_SUCCESS {
-                // SAFETY: the host has just made it, and nobody knows it.
-                unsafe { PMPI_Win_free(&raw mut handle) };
-            }
-            return wanted.unmade(fault, reason);
-        }
+    let (mut port, handle) = match (made, handle) {
+        (Ok(port), Some(handle)) => (port, handle.keep()),
+        (Ok(_), None) => unreachable!("all have agreed that each process has a handle"),
+        (Err(reason), _) => return wanted.unmade(fault, reason),
     };
     let base = port.base();
     log::info!(
@@ -223,7 +217,7 @@ fn create(wanted: &Wanted) -> Made {
         engine,
         port,
         HostHandle(handle.key()),
-        size as u32,
+        (size as u32, handle::group_of(wanted.comm)),
         attributes,
         hints,
     ));
@@ -235,49 +229,13 @@ fn create(wanted: &Wanted) -> Made {
     Made::Ours(handle, base)
 }
 
-/// What the host needs to drive windows is there, or can be made.
-fn has_comm() -> bool {
+/// The communicator of this process alone. `None`: it cannot be made, and windows are the host's.
+fn own_comm() -> Option<MPI_Comm> {
     #[cfg(mpi_sessions)]
-    return world::has_world() || crate::mpi::init::session::settle();
-    #[cfg(not(mpi_sessions))]
-    return world::has_world();
-}
-
-/// The host's window that is the handle of ours. The address that the host gives for the memory of
-/// no bytes is of no use.
-fn host_window(wanted: &Wanted, by_memory: bool, many: bool) -> (MPI_Win, c_int) {
-    let mut handle = MPI_WIN_NULL;
-    let mut nothing: *mut c_void = std::ptr::null_mut();
-    // SAFETY: the communicator and info were checked; the places are ours.
-    let code = unsafe {
-        let info = ForHost::of(wanted.info);
-        if cfg!(mpi_host = "mpich") {
-            // Each window takes one of the host's 2,048 context ids. Where there is none left,
-            // MPICH 4.0 returns a broken dynamic window and reports no error; its other constructor
-            // reports it, and takes half as long again. All processes make the same choice [PR-5].
-            let code = if many {
-                PMPI_Win_create(nothing, 0, 1, info.get(), wanted.comm, &raw mut handle)
-            } else {
-                PMPI_Win_create_dynamic(info.get(), wanted.comm, &raw mut handle)
-            };
-            return (handle, code);
-        }
-        let make = if by_memory && may_share(wanted.comm) {
-            PMPI_Win_allocate_shared
-        } else {
-            PMPI_Win_allocate
-        };
-        make(0, 1, info.get(), wanted.comm, (&raw mut nothing).cast(), &raw mut handle)
-    };
-    (handle, code)
-}
-
-/// True if the host makes shared windows on this communicator, and that is better. Open MPI 4 does
-/// it in two thirds of the time, and does not confuse windows that two parts of a communicator make
-/// at once. But it refuses where it knows of several nodes, even if we do not. The same in all
-/// processes.
-fn may_share(comm: MPI_Comm) -> bool {
-    cfg!(mpi_host = "openmpi") && world::on_one_node() && world::within_world(comm)
+    if !world::has_world() && !crate::mpi::init::session::settle() {
+        return None;
+    }
+    communicators::own()
 }
 
 /// Calls the host's constructor, and notes its window.

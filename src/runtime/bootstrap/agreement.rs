@@ -9,7 +9,7 @@ use std::ffi::c_int;
 
 use crate::runtime::config::Reach;
 
-const NUMBERS: usize = 7;
+const NUMBERS: usize = 6;
 /// Bytes of a contribution.
 pub(crate) const CONTRIBUTION: usize = NUMBERS * size_of::<c_int>();
 
@@ -37,8 +37,6 @@ pub(crate) struct Agreement {
     pub(crate) reach: Reach,
     /// How to wait from here on.
     pub(crate) waiting: Waiting,
-    /// Some process has so many windows that the host may have no room for another.
-    pub(crate) many: bool,
 }
 
 impl Agreement {
@@ -51,26 +49,11 @@ impl Agreement {
 
 impl Contribution {
     /// Of a process. `class`: error class of its arguments, or 0; `ours`: it wants the window to be
-    /// served by this library; `oversubscribed`: ranks of its node outnumber the cores; `many`: it
-    /// has many windows.
-    pub(crate) fn new(
-        class: c_int,
-        ours: bool,
-        reach: Reach,
-        oversubscribed: bool,
-        many: bool,
-    ) -> Self {
+    /// served by this library; `oversubscribed`: ranks of its node outnumber the cores.
+    pub(crate) fn new(class: c_int, ours: bool, reach: Reach, oversubscribed: bool) -> Self {
         // Processes that were started separately may have different settings.
         let reach = reach as c_int;
-        Self([
-            class,
-            (!ours).into(),
-            ours.into(),
-            reach,
-            -reach,
-            oversubscribed.into(),
-            many.into(),
-        ])
+        Self([class, (!ours).into(), ours.into(), reach, -reach, oversubscribed.into()])
     }
 
     pub(crate) fn encode(self) -> [u8; CONTRIBUTION] {
@@ -91,7 +74,7 @@ impl Contribution {
     /// What follows from the highest numbers of all processes. `receives_while_waiting`: messages
     /// are handled while a process waits in the host.
     pub(crate) fn agreement(self, receives_while_waiting: bool) -> Agreement {
-        let [class, refused, _, highest, lowest, oversubscribed, many] = self.0;
+        let [class, refused, _, highest, lowest, oversubscribed] = self.0;
         let reach = if highest == -lowest { Reach::of(highest.into()) } else { Reach::Auto };
         // A hint is not worth a deadlock.
         let reach = if receives_while_waiting || !reach.is_far() { reach } else { Reach::Auto };
@@ -99,7 +82,7 @@ impl Contribution {
         // host's blocking calls take half the time of the others, unless it spins on a core that
         // somebody else needs [PR-4].
         let waiting = if oversubscribed == 0 { Waiting::Blocking } else { Waiting::Driving };
-        Agreement { class, ours: refused == 0, reach, waiting, many: many != 0 }
+        Agreement { class, ours: refused == 0, reach, waiting }
     }
 
     /// Logs what differs between processes.
@@ -132,9 +115,9 @@ mod tests {
     #[test]
     fn processes_that_want_the_same_get_it() {
         for reach in [Reach::Auto, Reach::Shm, Reach::HostMpi, Reach::Verbs] {
-            let agreement = agreed(&[Contribution::new(0, true, reach, false, false); 3]);
+            let agreement = agreed(&[Contribution::new(0, true, reach, false); 3]);
             let waiting = Waiting::Blocking;
-            let expected = Agreement { class: 0, ours: true, reach, waiting, many: false };
+            let expected = Agreement { class: 0, ours: true, reach, waiting };
             assert_eq!(agreement, expected);
             assert_eq!(agreement.tries_memory(3), !reach.is_far());
             assert!(agreement.tries_memory(1), "alone");
@@ -143,19 +126,18 @@ mod tests {
 
     #[test]
     fn one_process_is_enough_to_refuse() {
-        let fine = Contribution::new(0, true, Reach::Auto, false, false);
+        let fine = Contribution::new(0, true, Reach::Auto, false);
         let with = |other| agreed(&[fine, other, fine]);
-        assert!(!with(Contribution::new(0, false, Reach::Auto, false, false)).ours);
-        let wrong = with(Contribution::new(13, true, Reach::Auto, false, false));
+        assert!(!with(Contribution::new(0, false, Reach::Auto, false)).ours);
+        let wrong = with(Contribution::new(13, true, Reach::Auto, false));
         assert!(wrong.class == 13 && !wrong.tries_memory(3));
-        let oversubscribed = with(Contribution::new(0, true, Reach::Auto, true, false));
+        let oversubscribed = with(Contribution::new(0, true, Reach::Auto, true));
         assert_eq!(oversubscribed.waiting, Waiting::Driving);
-        assert!(with(Contribution::new(0, true, Reach::Auto, false, true)).many);
     }
 
     #[test]
     fn transports_that_differ_give_the_default() {
-        let of = |reach| Contribution::new(0, true, reach, false, false);
+        let of = |reach| Contribution::new(0, true, reach, false);
         for [one, other] in [[Reach::Shm, Reach::HostMpi], [Reach::Verbs, Reach::Auto]] {
             assert_eq!(agreed(&[of(one), of(other)]).reach, Reach::Auto);
             assert_eq!(agreed(&[of(other), of(one)]).reach, Reach::Auto);
@@ -164,7 +146,7 @@ mod tests {
 
     #[test]
     fn messages_are_not_forced_where_a_wait_would_not_handle_them() {
-        let of = |reach| Contribution::new(0, true, reach, false, false).agreement(false).reach;
+        let of = |reach| Contribution::new(0, true, reach, false).agreement(false).reach;
         assert_eq!(of(Reach::HostMpi), Reach::Auto);
         assert_eq!(of(Reach::Verbs), Reach::Auto);
         assert_eq!(of(Reach::Shm), Reach::Shm);

@@ -309,7 +309,7 @@ mod tests {
                     let ours = !one_in(20);
                     let differs = one_in(20);
                     let reach = if differs { Reach::Auto } else { common };
-                    let contribution = Contribution::new(class, ours, reach, one_in(3), one_in(10));
+                    let contribution = Contribution::new(class, ours, reach, one_in(3));
                     (contribution, one_in(8), one_in(3))
                 })
                 .collect::<Vec<_>>();
@@ -437,7 +437,7 @@ mod tests {
             .iter()
             .map(|node| {
                 let card = Card { node: [*node, 1, 1], capability: Some(0), ..Card::default() };
-                (Contribution::new(0, true, reach, false, false), card)
+                (Contribution::new(0, true, reach, false), card)
             })
             .collect();
         // With this seed nothing is missing.

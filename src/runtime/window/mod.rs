@@ -94,8 +94,8 @@ pub(crate) struct Window {
     pub(crate) polls: bool,
     /// Polls left before the idle window is armed: a peer has contacted it a short while ago.
     polls_before_arming: u32,
-    /// The window's group at the host, made at the first post or start.
-    pub(crate) group: Option<HostHandle>,
+    /// The window's group at the host, freed with the window.
+    pub(crate) group: HostHandle,
     /// See [`Attributes`].
     pub(crate) attributes: Box<Attributes>,
     /// See [`Hints`].
@@ -133,7 +133,7 @@ impl Window {
         engine: engine::Window,
         port: Transport,
         handle: HostHandle,
-        size: u32,
+        (size, group): (u32, HostHandle),
         attributes: Attributes,
         hints: Hints,
     ) -> Self {
@@ -147,7 +147,7 @@ impl Window {
             size,
             polls,
             polls_before_arming: 0,
-            group: None,
+            group,
             attributes: Box::new(attributes),
             hints,
             waiting: 0,
