@@ -58,50 +58,38 @@ fn mark(content: Content, flags: u8) -> [u8; 4] {
 
 /// What is wrong with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts of the errors say what they mean")]
 pub enum Malformed {
-    /// The magic number, a flag or the length is wrong.
     #[error("it is not a packet of this version of the library")]
     NotAPacket,
-    /// A record ends beyond the packet.
     #[error("it is truncated")]
     Truncated,
-    /// A kind or code is unknown.
     #[error("it has a record of an unknown kind")]
     UnknownKind,
-    /// Lengths in a record contradict each other.
     #[error("the lengths in a record contradict each other")]
     Lengths,
-    /// An operation accesses memory outside the window.
     #[error("an operation accesses memory outside the window")]
     OutsideWindow,
-    /// A datatype or reduction is unknown, or the datatype does not have the reduction.
     #[error("an operation has an unknown datatype or reduction")]
     UnknownReduction,
-    /// A rank is not in the window, or this process does not keep the lock word.
     #[error("it names a rank or lock word that does not exist")]
     UnknownWord,
-    /// This process has no such counter.
     #[error("invalid notification counter")]
     UnknownCounter,
     /// A tag is negative as an `int`.
     #[error("invalid tag")]
     UnknownTag,
-    /// A reply or answer without a request.
     #[error("unexpected reply: no matching request is outstanding")]
     UnexpectedReply,
-    /// It acknowledges more than was sent.
     #[error("it acknowledges packets or operations that were not sent")]
     NotSent,
-    /// The peer exceeds a limit: credits, transfers or bytes of replies.
+    /// Credits, transfers or bytes of replies.
     #[error("the peer exceeds the limits of flow control")]
     TooMuch,
-    /// It reports the loss of a rank that is not in the window.
     #[error("it reports the loss of a rank that does not exist")]
     UnknownProcess,
-    /// The tag of a rendezvous transfer is out of range.
     #[error("it announces a transfer with an invalid tag")]
     InvalidTransferTag,
-    /// The peer has refused a message of this process.
     #[error("the peer has refused a message of this process")]
     RefusedByPeer,
 }

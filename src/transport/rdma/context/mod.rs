@@ -76,28 +76,18 @@ pub struct ContextStats {
 
 /// Why a peer cannot be reached any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts of the errors say what they mean")]
 pub enum ConnectionError {
-    /// A work request failed.
     #[error("{request} has failed: {status}")]
-    RequestFailed {
-        /// The request.
-        request: &'static str,
-        /// The device's text.
-        status: String,
-    },
-    /// A call of the device failed.
+    RequestFailed { request: &'static str, status: String },
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// No memory for the control words of the pair.
     #[error("no memory for control words: {0}")]
     ControlWords(RegistrationError),
-    /// The peer leaves requests of a broken window unanswered.
     #[error("it does not answer, and a window that it shares has lost a process")]
     Unresponsive,
-    /// The peer has rejected the connection.
     #[error("its queue pair cannot be connected, or has failed")]
     Rejected,
-    /// The peer has asked for control words of a process that the window lacks.
     #[error("it has asked for control words of a process that the window does not have")]
     InvalidLookup,
 }
