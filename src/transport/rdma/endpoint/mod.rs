@@ -37,16 +37,14 @@ use crate::transport::peers::PeerId;
 mod atomics;
 mod connect;
 mod control_words;
+mod fragments;
 mod operations;
-mod strided;
 mod words;
 
 use connect::Handshakes;
 use control_words::{Block, ControlWords, OWN_BLOCK};
-use strided::Chunk;
+use fragments::Chunk;
 
-/// Operations of at least so many bytes register the application's memory. Shorter ones are copied.
-const REGISTER_FROM: u64 = 32 * 1024;
 /// Polls after which the puts behind notifications get a remote fence, if nobody asks earlier. In a
 /// dialogue, the peer's next notification comes sooner, and one fence serves many puts.
 const FENCE_DELAY_POLLS: u32 = 128;
