@@ -10,12 +10,9 @@ impl AddressRanges {
     /// Adds a range.
     pub(super) fn add(&mut self, at: usize, end: usize) {
         let (mut at, mut end) = (at, end);
-        while let Some((from, to)) = self
-            .0
-            .range(..=end)
-            .next_back()
-            .map(|(from, to)| (*from, *to))
-            .filter(|(_, to)| *to >= at)
+        // A range that begins right at the end is joined.
+        while let Some((from, to)) =
+            self.last_before(end.saturating_add(1)).filter(|(_, to)| *to >= at)
         {
             self.0.remove(&from);
             (at, end) = (at.min(from), end.max(to));

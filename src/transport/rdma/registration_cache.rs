@@ -441,12 +441,8 @@ impl RegistrationCache {
             self.discarded.add(0, usize::MAX);
             return;
         }
-        if reports.list().is_empty() {
-            return;
-        }
-        let reports = reports.list().to_vec();
         let mut moved = Vec::new();
-        for report in reports {
+        for report in reports.list.clone() {
             match report {
                 Invalidation::Unmapped(start, end) => {
                     self.monitored.remove(start, end);
