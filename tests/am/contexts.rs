@@ -54,7 +54,7 @@ impl World {
 /// A packet that tells its senders apart.
 fn mark(channel: &mut WindowChannel, counter: u32) -> Packet {
     let mut packet = channel.empty_packet();
-    packet.notify(counter);
+    packet.push(&Record::Notify(counter));
     packet.seal(Header::default());
     packet
 }

@@ -189,7 +189,7 @@ impl Protocol {
             }
             Record::Access(word, access, id) => {
                 let old = self.access_here(here, word, access)?;
-                self.peers[index].reply_packet(channel, 8).answer(id, old);
+                self.peers[index].reply_packet(channel, 8).push(&Record::Answer(id, old));
                 return Ok(());
             }
             Record::Answer(ticket, value) => {
