@@ -1,7 +1,8 @@
 //! Messages in flight, and their connections.
 
+use hashbrown::HashMap;
+
 use super::Time;
-use super::words::Map;
 use crate::engine::{Atomic, LockWord, Notification, Word};
 
 /// End of a list.
@@ -141,7 +142,7 @@ pub(super) struct Connection {
 /// All connections in use.
 #[derive(Default)]
 pub(super) struct Connections {
-    by_ranks: Map<u64, u32>,
+    by_ranks: HashMap<u64, u32>,
     list: Slots<Connection>,
 }
 
