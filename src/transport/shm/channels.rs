@@ -291,15 +291,8 @@ impl Channels {
     fn assist(&mut self, index: u32) -> Assistance {
         let outbox = &mut self.outboxes[index as usize];
         let block = self.context.blocks.rank(outbox.target);
-        let peer = CmaPeer {
-            pid: block.info.0.pid,
-            base: block.info.0.memory,
-            accumulate_lock: &block.accumulate_lock.0,
-            rank: outbox.target,
-            context: &self.context,
-        };
-        let (end, foreign) = (outbox.tail(), self.context.foreign);
-        match self.cma_consumer.consume(outbox.channel(), end, peer, foreign) {
+        let peer = CmaPeer { rank: outbox.target, context: &self.context };
+        match self.cma_consumer.consume(outbox.channel(), outbox.tail(), peer) {
             Ok(Consumed::All | Consumed::TagRingFull) => {}
             Ok(Consumed::TargetBusy) => return Assistance::TargetPreempted,
             Err(error) => {
