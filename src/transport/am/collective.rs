@@ -72,7 +72,7 @@ impl Message {
 }
 
 /// The state of one process.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Collectives {
     me: Rank,
     size: u32,
@@ -95,19 +95,7 @@ impl Collectives {
     /// Of process `me` of `size`.
     #[must_use]
     pub fn new(me: Rank, size: u32) -> Self {
-        Collectives {
-            me,
-            size,
-            parts: 0,
-            highest: 0,
-            decided: None,
-            subtree: Vec::new(),
-            known: 0,
-            all: Vec::new(),
-            all_known: 0,
-            gathered: None,
-            outgoing: VecDeque::new(),
-        }
+        Collectives { me, size, ..Collectives::default() }
     }
 
     /// Ranks in the subtree of `rank`, if there were no limit of size.

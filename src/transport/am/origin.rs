@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::channel::{Channel, TransferId, TransferKind, TransferTag};
+use super::channel::{Channel, TransferEnd, TransferId, TransferKind, TransferTag};
 use super::peer::{
     FragmentedOp, MAX_REPLIES, MAX_REPLY_BYTES, MAX_TRANSFERS, MAX_UNACKED, Unacked,
 };
@@ -287,17 +287,16 @@ impl Protocol {
         if op.kind == OpKind::Put {
             peer.request_packet().push(&Record::PutRendezvous(place, number));
             peer.put_tags.push_back((peer.issued, number));
-            let from = Addr(op.origin.0 + at as usize);
-            // SAFETY: the bytes lie in the origin buffer, which is valid and unchanged until the
-            // operation is locally complete [EP-8], and that is after the transfer.
-            unsafe { channel.send_data(peer.id, tag, from, len, id) };
         } else {
             peer.request_packet().push(&Record::GetRendezvous(place, number));
-            let to = Addr(op.result.0 + at as usize);
-            // SAFETY: the bytes lie in the result buffer, which nobody else accesses until the
-            // operation is complete [EP-8], and that is after the transfer.
-            unsafe { channel.receive_data(peer.id, tag, to, len, id) };
         }
+        let sends = op.kind == OpKind::Put;
+        let buffer = if sends { op.origin } else { op.result };
+        let end = TransferEnd { tag, sends, at: Addr(buffer.0 + at as usize), len, id };
+        // SAFETY: the bytes lie in the origin buffer, which is valid and unchanged until the
+        // operation is locally complete, or in the result buffer, which nobody else accesses until
+        // it is complete [EP-8]. Both are after the transfer.
+        unsafe { channel.transfer(peer.id, end) };
         // Do not keep the announcement until the next poll while the data are in flight. A
         // notification that follows is sent with it at once.
         if op.notification.is_none() {
