@@ -92,7 +92,6 @@ impl Script for MarkedScript {
     }
 }
 
-/// Builds a script.
 struct ScriptBuilder {
     role: MarkedScript,
     nonblocking: bool,

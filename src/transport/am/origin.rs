@@ -41,13 +41,10 @@ pub(super) struct InFlight {
     shape: Option<Box<Shape>>,
     /// Outstanding replies and transfers.
     awaited: u32,
-    /// All its records are written.
     all_written: bool,
-    /// The target has acknowledged it.
     acknowledged: bool,
 }
 
-/// A reply that is due.
 #[derive(Debug)]
 pub(super) struct PendingReply {
     op: Key,

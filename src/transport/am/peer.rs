@@ -82,7 +82,6 @@ pub(super) struct PairWords {
     pub(super) grant: u64,
 }
 
-/// One peer.
 #[derive(Debug, Default)]
 pub(super) struct Peer {
     pub(super) id: PeerId,

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 pub(super) struct AddressRanges(BTreeMap<usize, usize>);
 
 impl AddressRanges {
-    /// Adds a range.
     pub(super) fn add(&mut self, at: usize, end: usize) {
         let (mut at, mut end) = (at, end);
         // A range that begins right at the end is joined.
@@ -22,7 +21,6 @@ impl AddressRanges {
         }
     }
 
-    /// Removes a range.
     pub(super) fn remove(&mut self, at: usize, end: usize) {
         while let Some((from, to)) = self.last_before(end).filter(|(_, to)| at < end && *to > at) {
             self.0.remove(&from);
@@ -53,12 +51,10 @@ impl AddressRanges {
         parts
     }
 
-    /// All ranges, in order.
     pub(super) fn all(&self) -> impl Iterator<Item = (usize, usize)> {
         self.0.iter().map(|(from, to)| (*from, *to))
     }
 
-    /// Number of ranges.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

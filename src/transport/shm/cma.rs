@@ -7,7 +7,6 @@ use libc::iovec;
 /// Pieces of one system call (UIO_MAXIOV).
 const CALL_PIECES: usize = 1024;
 
-/// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     /// From this process to the other one.

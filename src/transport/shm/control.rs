@@ -71,7 +71,6 @@ pub(super) struct RankInfo {
 }
 
 impl RankInfo {
-    /// The rank's memory file.
     pub(super) fn memory_file(&self) -> MemoryFileId {
         MemoryFileId { pid: self.pid, fd: self.fd, nonce: self.nonce }
     }
@@ -248,7 +247,6 @@ impl ControlBlocks {
         unsafe { (&raw const (*self.ranks.add(rank as usize)).info.0).cast_mut().write(info) }
     }
 
-    /// The block of an ordered pair.
     #[inline(always)]
     pub(super) fn pair(&self, owner: Rank, peer: Rank) -> &PairBlock {
         debug_assert!((owner as usize) < self.size && (peer as usize) < self.size);

@@ -150,7 +150,6 @@ impl TagRings {
         self.blocks
     }
 
-    /// The ring of a process.
     #[inline(always)]
     pub(super) fn of(&self, rank: Rank) -> TagRing<'_> {
         let block = self.blocks.rank(rank);
@@ -249,7 +248,6 @@ impl TagQueue {
         })
     }
 
-    /// The next notification to this process.
     #[inline]
     pub(super) fn next(&mut self) -> Option<Arrival> {
         if let Some(arrival) = self.pending.pop_front() {

@@ -27,7 +27,6 @@ pub(super) enum EventType {
     Alarm,
 }
 
-/// An event taken from the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ScheduledEvent {
     pub(super) at: Time,
@@ -39,7 +38,6 @@ pub(super) struct ScheduledEvent {
     pub(super) tag: u32,
 }
 
-/// The queue.
 #[derive(Default)]
 pub(super) struct Queue {
     heap: BinaryHeap<Reverse<ScheduledEvent>>,

@@ -137,10 +137,8 @@ struct UnfencedPut {
     ticket: Ticket,
 }
 
-/// Index of a connection.
 pub(super) type ConnectionId = u32;
 
-/// A connection to a peer process.
 #[derive(Debug, Default)]
 struct Connection {
     state: ConnectionState,
@@ -155,7 +153,6 @@ struct Connection {
     is_higher: bool,
     /// Time of the last use, in polls.
     used: u64,
-    /// Messages received.
     received: u64,
     /// Number of the last request posted, and of the last one known to be complete.
     posted: u64,
@@ -220,7 +217,6 @@ impl WindowEvents {
 #[derive(Debug, Default)]
 struct WindowSlot {
     events: WindowEvents,
-    /// There are events.
     has_events: bool,
     /// What the owner of the window wants to hear when there are.
     cookie: Option<u64>,
@@ -289,7 +285,6 @@ pub(super) struct LocalBuffer<'a> {
     pub(super) segments: &'a [LocalSegment],
 }
 
-/// A request to be posted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request<'a> {
     pub(super) opcode: Opcode,
@@ -480,7 +475,6 @@ impl Context {
         true
     }
 
-    /// Whether a window has events.
     #[inline]
     pub(super) fn has_events(&self, window: u32) -> bool {
         self.windows[window as usize].as_ref().is_some_and(|slot| slot.has_events)

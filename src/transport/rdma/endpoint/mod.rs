@@ -82,7 +82,6 @@ struct RemoteWindow {
 }
 
 impl RemoteWindow {
-    /// Whether its memory is registered.
     fn has_memory(&self) -> bool {
         self.memory != RemoteAddress::default()
     }
@@ -155,7 +154,6 @@ pub struct Endpoint {
     /// By number.
     peers: Vec<Peer>,
     by_connection: HashMap<ConnectionId, PeerId>,
-    /// Packets that wait to be sent.
     waiting_packets: usize,
     handshakes: Handshakes,
     events: WindowEvents,

@@ -118,7 +118,6 @@ pub(super) struct InvalidationMonitor {
 }
 
 impl InvalidationMonitor {
-    /// Starts a monitor and its thread.
     pub(super) fn start() -> io::Result<Self> {
         let uffd = Userfaultfd::open()?;
         // SAFETY: the call takes numbers only.
