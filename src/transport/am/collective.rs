@@ -49,9 +49,6 @@ impl Message {
     }
 
     /// The message in a packet.
-    ///
-    /// # Errors
-    /// The packet is malformed.
     pub fn read(packet: &Packet) -> Result<Self, Malformed> {
         let bytes = packet.bytes.get(ENVELOPE..).ok_or(Malformed::Truncated)?;
         let (words, rest) = bytes.as_chunks::<4>();

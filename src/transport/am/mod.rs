@@ -173,9 +173,6 @@ impl Protocol {
     }
 
     /// Requests an access to a lock word of a peer.
-    ///
-    /// # Errors
-    /// There is no room.
     pub fn access(
         &mut self,
         channel: &mut impl Channel,

@@ -60,9 +60,6 @@ pub trait Target {
 
 impl Protocol {
     /// Handles a packet of a peer.
-    ///
-    /// # Errors
-    /// Why the window fails.
     pub fn receive(
         &mut self,
         channel: &mut impl Channel,

@@ -234,9 +234,6 @@ pub trait Device: Debug + Send {
     ///
     /// # Safety
     /// The memory must stay mapped until it is unregistered: the device writes to it.
-    ///
-    /// # Errors
-    /// The device refuses, or memory is short.
     unsafe fn register(
         &mut self,
         addr: usize,
@@ -248,15 +245,9 @@ pub trait Device: Debug + Send {
     fn unregister(&mut self, id: u64);
 
     /// Creates a queue pair. Returns its handle, and its number for peers.
-    ///
-    /// # Errors
-    /// The device has no resources for it.
     fn create_qp(&mut self) -> Result<(Qp, u32), DeviceError>;
 
     /// Connects a queue pair to the peer's queue pair `number` at port `to`.
-    ///
-    /// # Errors
-    /// The device refuses the address.
     fn connect_qp(&mut self, qp: Qp, number: u32, to: &PortAddress) -> Result<(), DeviceError>;
 
     /// Destroys a queue pair and abandons its work requests.

@@ -167,9 +167,6 @@ impl RegistrationCache {
     /// # Safety
     /// The memory that the caller uses must stay mapped until the registration is
     /// [released](Self::release).
-    ///
-    /// # Errors
-    /// The memory cannot be registered.
     pub unsafe fn acquire(
         &mut self,
         device: &mut dyn Device,
@@ -238,9 +235,6 @@ impl RegistrationCache {
     ///
     /// # Safety
     /// The memory must stay mapped until the registration is released.
-    ///
-    /// # Errors
-    /// The memory cannot be registered.
     pub unsafe fn add(
         &mut self,
         device: &mut dyn Device,

@@ -215,9 +215,6 @@ impl ShmWindow {
     }
 
     /// The same for the memory of `rank`.
-    ///
-    /// # Errors
-    /// The table of what `rank` has attached cannot be mapped.
     pub fn reaches(&self, rank: Rank, at: u64, len: u64) -> Result<bool, SystemError> {
         match &self.attached {
             Some(attached) => attached.covers(rank, at, len),
@@ -245,9 +242,6 @@ impl ShmWindow {
     }
 
     /// Attaches memory of this process to a dynamic window.
-    ///
-    /// # Errors
-    /// The memory cannot be attached.
     pub fn attach(&mut self, base: Addr, len: u64) -> Result<(), AttachError> {
         self.attached
             .as_mut()
@@ -255,9 +249,6 @@ impl ShmWindow {
     }
 
     /// Detaches memory of this process from a dynamic window.
-    ///
-    /// # Errors
-    /// Nothing was attached there.
     pub fn detach(&mut self, base: Addr) -> Result<(), AttachError> {
         self.attached
             .as_mut()
@@ -341,9 +332,6 @@ impl ShmWindow {
     /// Gives each process `number` notification counters of its own. Collective, in steps with an
     /// agreement after each, to which a process that fails objects. Nobody may notify until
     /// [`counters_made`](Self::counters_made), which follows the last step or an objection.
-    ///
-    /// # Errors
-    /// The segment cannot be created or mapped.
     pub fn make_counters(&mut self, step: CounterStep, number: u32) -> Result<(), SystemError> {
         let (blocks, me) = (self.mapped.blocks, self.me);
         match step {

@@ -150,9 +150,6 @@ impl Attached {
     }
 
     /// Whether `rank` has attached each of the `len` bytes at `start`.
-    ///
-    /// # Errors
-    /// The table of `rank` cannot be mapped.
     pub(super) fn covers(&self, rank: Rank, start: u64, len: u64) -> Result<bool, SystemError> {
         if len == 0 {
             return Ok(true);

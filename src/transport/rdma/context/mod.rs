@@ -295,9 +295,6 @@ pub(super) struct Request<'a> {
 
 impl Context {
     /// Takes over a device. `process` identifies this process among all that it may connect to.
-    ///
-    /// # Errors
-    /// The library's own buffers cannot be registered or posted.
     pub fn new(mut device: Box<dyn Device>, process: ProcessId) -> Result<Self, DeviceError> {
         let limits = device.limits();
         let receives = limits.receive_depth.min(limits.cq_depth / 4).max(1);

@@ -187,9 +187,6 @@ impl Endpoint {
     ///
     /// # Safety
     /// The window's memory must stay mapped until [`end`](Self::end).
-    ///
-    /// # Errors
-    /// The control words cannot be registered.
     pub unsafe fn new(
         context: &SharedContext,
         me: Rank,
