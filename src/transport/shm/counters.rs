@@ -140,6 +140,6 @@ impl CounterSetup {
                 &opened
             }
         };
-        Ok(Counters { segment: Segment::map(file, len.max(LINE))?, ranges })
+        Ok(Counters { segment: Segment::map(file, len.max(LINE), 1)?, ranges })
     }
 }

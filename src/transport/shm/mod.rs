@@ -243,16 +243,12 @@ impl ShmWindow {
 
     /// Attaches memory of this process to a dynamic window.
     pub fn attach(&mut self, base: Addr, len: u64) -> Result<(), AttachError> {
-        self.attached
-            .as_mut()
-            .map_or(Err(AttachError::Unknown), |attached| attached.attach(base.0 as u64, len))
+        self.attached.as_mut().ok_or(AttachError::Unknown)?.attach(base.0 as u64, len)
     }
 
     /// Detaches memory of this process from a dynamic window.
     pub fn detach(&mut self, base: Addr) -> Result<(), AttachError> {
-        self.attached
-            .as_mut()
-            .map_or(Err(AttachError::Unknown), |attached| attached.detach(base.0 as u64))
+        self.attached.as_mut().ok_or(AttachError::Unknown)?.detach(base.0 as u64)
     }
 
     /// Address of the memory of `rank` in this process, if it is mapped and not empty.

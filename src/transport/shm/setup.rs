@@ -234,16 +234,9 @@ impl BootstrapRecord {
         if self.error.is_some() {
             return None;
         }
-        match segment::create() {
-            Ok(file) => {
-                self.fd = file.as_raw_fd();
-                Some(file)
-            }
-            Err(error) => {
-                self.error = Some(error);
-                None
-            }
-        }
+        let file = segment::create().map_err(|error| self.error = Some(error)).ok()?;
+        self.fd = file.as_raw_fd();
+        Some(file)
     }
 }
 
@@ -309,7 +302,7 @@ fn map_new(
         total if total <= CACHED_BYTES_MAX => total.next_power_of_two(),
         total => total,
     };
-    let segment = Segment::map_aligned(&file, len, layout.align())?;
+    let segment = Segment::map(&file, len, layout.align())?;
     let blocks = blocks_of(&segment, layout, size);
     // Rank 0 must keep its descriptor until the others have opened it.
     Ok((segment, blocks, Some(file)))
