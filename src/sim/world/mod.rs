@@ -12,7 +12,9 @@ use crate::engine::{
     Arrival, LockHeld, Notified, Outcome, Rank, ReorderFlags, RequestId, SyncError, Wanted, Window,
     earlier_locks_first,
 };
-use crate::transport::sim::{Carry, FaultInjection, Network, NextEvent, Stats, Time, meter};
+use crate::transport::sim::{
+    Carry, FaultInjection, Network, NextEvent, SimPort, Stats, Time, meter,
+};
 
 /// Each rank makes its calls from a single thread.
 const MANY_THREADS: bool = false;

@@ -357,7 +357,7 @@ impl ShmWindow {
         if let Some(channels) = &mut self.channels {
             // SAFETY: the boxed counters do not move, and live until they are replaced here or the
             // window is dropped with its channels.
-            unsafe { channels.set_counters(self.counters.as_deref()) };
+            unsafe { channels.context.set_counters(self.counters.as_deref()) };
         }
         before
     }
