@@ -109,9 +109,6 @@ fn run(
 }
 
 /// LU decomposition of an m x m matrix. `depth` and `ahead` are described in `schedule.h`.
-///
-/// # Errors
-/// If the options are invalid or the run does not end.
 pub fn lu(
     machine: &Machine,
     progress_thread: bool,
@@ -145,9 +142,6 @@ pub struct Transactions {
 }
 
 /// Runs the transactions, with `reorder` under `access_after_access`.
-///
-/// # Errors
-/// If the options are invalid or the run does not end.
 pub fn transactions(
     machine: &Machine,
     progress_thread: bool,

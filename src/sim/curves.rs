@@ -42,9 +42,6 @@ impl Script for PilesUp {
 
 /// Lets `epochs` closed access epochs, with one put each, be pending in one rank, and then
 /// completes them one after the other.
-///
-/// # Errors
-/// If the run does not end.
 pub fn pending_epochs(machine: &Machine, epochs: u64) -> Result<(Report, Memory), String> {
     let mut machine = *machine;
     machine.network.ranks_per_node = 1;

@@ -92,7 +92,6 @@ impl Script for MarkedScript {
     }
 }
 
-/// Builds a script.
 struct ScriptBuilder {
     role: MarkedScript,
     nonblocking: bool,
@@ -454,9 +453,6 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Runs the patterns whose name contains `name`, each in both series.
-///
-/// # Errors
-/// If a run does not end.
 pub fn measure(
     machine: &Machine,
     progress_thread: bool,

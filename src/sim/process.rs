@@ -23,7 +23,6 @@ pub(super) enum Wait {
     Barrier,
 }
 
-/// State of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RankState {
     /// Between two steps, or computing.
@@ -32,7 +31,6 @@ pub(super) enum RankState {
     Ended,
 }
 
-/// State of a request slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SlotState {
     Free,
@@ -61,7 +59,6 @@ pub struct Memory {
 /// The engine's request belongs to no slot.
 pub(super) const UNBOUND: Slot = Slot::MAX;
 
-/// One rank.
 pub(super) struct Process<S> {
     pub(super) script: S,
     pub(super) state: RankState,

@@ -30,6 +30,7 @@ impl Machine {
     pub fn set(&mut self, name: &str, value: f64) -> Result<(), String> {
         let ns = (value * NS as f64).round() as u64;
         let whole = value.round() as u64;
+        let count = u32::try_from(whole).map_err(|error| error.to_string());
         let network = &mut self.network;
         match name {
             "latency" => network.wire.latency = ns,
@@ -42,15 +43,9 @@ impl Machine {
             "accumulate_byte" => network.accumulate_byte_fs = (value * 1000.0).round() as u64,
             "call" => self.call = ns,
             "mtu" => network.mtu = whole,
-            "ranks_per_node" if whole > 0 => {
-                network.ranks_per_node = u32::try_from(whole).map_err(|e| e.to_string())?
-            }
-            "credits_pair" if whole > 0 => {
-                network.credits_pair = u32::try_from(whole).map_err(|e| e.to_string())?
-            }
-            "credits_nic" if whole > 0 => {
-                network.credits_nic = u32::try_from(whole).map_err(|e| e.to_string())?
-            }
+            "ranks_per_node" if whole > 0 => network.ranks_per_node = count?,
+            "credits_pair" if whole > 0 => network.credits_pair = count?,
+            "credits_nic" if whole > 0 => network.credits_nic = count?,
             "flops_cached" => self.flops_cached = value,
             "flops_streaming" => self.flops_streaming = value,
             "cache" => self.cache = whole,

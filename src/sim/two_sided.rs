@@ -7,7 +7,6 @@ use crate::engine::Rank;
 /// The kind of a packet, in its lowest bits; the message length is in the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PacketKind {
-    /// Eager message.
     Eager,
     /// Ready to send: a message of this length.
     Ready,

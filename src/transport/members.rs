@@ -100,9 +100,6 @@ pub type Extents = RankTable<(u64, u32)>;
 
 impl<T: Copy + PartialEq> RankTable<T> {
     /// From the values in rank order.
-    ///
-    /// # Panics
-    /// If there are none.
     #[must_use]
     pub fn new(each: impl IntoIterator<Item = T>) -> Self {
         let mut runs: Vec<(Rank, T)> = Vec::new();

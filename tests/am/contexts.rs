@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use mpix_rma::engine::{Addr, Rank};
 use mpix_rma::transport::Proposal;
 use mpix_rma::transport::am::carrier::Process;
-use mpix_rma::transport::am::channel::{MAX_TAGS, TransferId, TransferKind, TransferTag};
+use mpix_rma::transport::am::channel::{
+    MAX_TAGS, TransferEnd, TransferId, TransferKind, TransferTag,
+};
 use mpix_rma::transport::am::context::SharedContext;
 use mpix_rma::transport::am::window_channel::{PeerAddress, WindowChannel};
 use mpix_rma::transport::am::wire::{Content, Header, Packet, Reader, Record};
@@ -54,7 +56,7 @@ impl World {
 /// A packet that tells its senders apart.
 fn mark(channel: &mut WindowChannel, counter: u32) -> Packet {
     let mut packet = channel.empty_packet();
-    packet.notify(counter);
+    packet.push(&Record::Notify(counter));
     packet.seal(Header::default());
     packet
 }
@@ -170,14 +172,20 @@ fn transfers_of_two_windows_match_by_their_tags() {
         .map(|channel| TransferTag { kind: TransferKind::Put, number: channel.take_tag().unwrap() })
         .collect();
     assert_ne!(tags[0], tags[1]);
-    let at = |bytes: &[u8]| Addr(bytes.as_ptr() as usize);
+    let end = |tag, at: *const u8, sends, id| TransferEnd {
+        tag,
+        sends,
+        at: Addr(at as usize),
+        len: 100,
+        id: TransferId(id),
+    };
     // SAFETY: the buffers outlive the transfers.
     unsafe {
-        one[0].send_data(1, tags[0], at(&sent[0]), 100, TransferId(3));
-        other[0].send_data(1, tags[1], at(&sent[1]), 100, TransferId(3));
+        one[0].transfer(1, end(tags[0], sent[0].as_ptr(), true, 3));
+        other[0].transfer(1, end(tags[1], sent[1].as_ptr(), true, 3));
         // The announcement of the later one is handled first.
-        other[1].receive_data(0, tags[1], Addr(got[1].as_mut_ptr() as usize), 100, TransferId(8));
-        one[1].receive_data(0, tags[0], Addr(got[0].as_mut_ptr() as usize), 100, TransferId(8));
+        other[1].transfer(0, end(tags[1], got[1].as_mut_ptr(), false, 8));
+        one[1].transfer(0, end(tags[0], got[0].as_mut_ptr(), false, 8));
     }
     // The sender hears of the end after the receiver.
     [1, 0].into_iter().for_each(|process| _ = world.poll(process));

@@ -20,22 +20,22 @@ fn one_of_each(counted: bool) -> Packet {
     let mut packet = Packet::new();
     packet.put(Place::flat(8, 16)).fill(1);
     packet.put(Place { disp: 64, len: 8, stride: -16, count: 3 }).fill(2);
-    packet.get(Place::flat(0, 24), 4);
+    packet.push(&Record::Get(Place::flat(0, 24), 4));
     packet.accumulate(Place::flat(16, 8), how()).fill(3);
     packet.fetch(Place::flat(24, 8), how(), 5, true).fill(4);
     packet.fetch(Place::flat(24, 8), ElementOp { reduction: reduction::NO_OP, ..how() }, 6, false);
     packet.swap(Place::flat(32, 8), 7).fill(5);
-    packet.notify(3);
-    packet.notify_tagged(9);
-    packet.signal(Word::Done, 9);
-    packet.access(
+    packet.push(&Record::Notify(3));
+    packet.push(&Record::NotifyTagged(9));
+    packet.push(&Record::Signal(Word::Done, 9));
+    packet.push(&Record::Access(
         LockWord::Next { target: 1, parity: 1 },
         Atomic::CompareSwap { expected: 1, new: 2 },
         3,
-    );
-    packet.access(LockWord::Tail, Atomic::Load, 4);
-    packet.unattached(Unattached { disp: 5, len: 6, which: OpRef::Reply(0) });
-    packet.unattached(Unattached { disp: 5, len: 6, which: OpRef::Number(1) });
+    ));
+    packet.push(&Record::Access(LockWord::Tail, Atomic::Load, 4));
+    packet.push(&Record::Unattached(Unattached { disp: 5, len: 6, which: OpRef::Reply(0) }));
+    packet.push(&Record::Unattached(Unattached { disp: 5, len: 6, which: OpRef::Number(1) }));
     packet.seal(Header { ack_wanted: true, counted, taken: 0, done: 0 });
     packet
 }
@@ -88,14 +88,14 @@ fn what_is_written_is_read() {
     ));
     assert_eq!(reader.next_record(), Ok(None));
     let mut packet = Packet::new();
-    packet.put_rendezvous(Place::flat(1, MAX_TRANSFER), 7);
-    packet.get_rendezvous(Place::flat(2, 3), 8);
+    packet.push(&Record::PutRendezvous(Place::flat(1, MAX_TRANSFER), 7));
+    packet.push(&Record::GetRendezvous(Place::flat(2, 3), 8));
     packet.reply(8, 5).fill(6);
-    packet.answer(9, 10);
-    packet.close();
+    packet.push(&Record::Answer(9, 10));
+    packet.push(&Record::Close);
     let undone =
         [OpRef::Reply(11), OpRef::Number(12)].map(|which| Unattached { disp: 13, len: 14, which });
-    undone.into_iter().for_each(|what| packet.unattached(what));
+    undone.into_iter().for_each(|what| packet.push(&Record::Unattached(what)));
     packet.seal(Header::default());
     let (_, mut reader) = Reader::new(&packet.bytes).unwrap();
     assert_eq!(
@@ -183,19 +183,21 @@ fn refusals_name_the_peer_and_the_reason() {
     let strided = Place { disp: 120, len: 8, stride: 8, count: 2 };
     assert_eq!(refusal_of(&outside(strided)), Some(Malformed::OutsideWindow));
     assert_eq!(
-        refusal_of(&sealed(|packet| packet.get(Place::flat(128, 1), 0))),
+        refusal_of(&sealed(|packet| packet.push(&Record::Get(Place::flat(128, 1), 0)))),
         Some(Malformed::OutsideWindow)
     );
     assert_eq!(
-        refusal_of(&sealed(|packet| packet.put_rendezvous(Place::flat(0, 129), 0))),
+        refusal_of(&sealed(|packet| packet.push(&Record::PutRendezvous(Place::flat(0, 129), 0)))),
         Some(Malformed::OutsideWindow)
     );
     assert_eq!(
-        refusal_of(&sealed(|packet| packet.get_rendezvous(Place::flat(1, 128), 0))),
+        refusal_of(&sealed(|packet| packet.push(&Record::GetRendezvous(Place::flat(1, 128), 0)))),
         Some(Malformed::OutsideWindow)
     );
     assert_eq!(
-        refusal_of(&sealed(|packet| packet.put_rendezvous(Place::flat(0, 8), MAX_TAGS))),
+        refusal_of(&sealed(
+            |packet| packet.push(&Record::PutRendezvous(Place::flat(0, 8), MAX_TAGS))
+        )),
         Some(Malformed::InvalidTransferTag)
     );
     let unknown = ElementOp { element: Element(200), ..how() };
@@ -216,19 +218,29 @@ fn refusals_name_the_peer_and_the_reason() {
         refusal_of(&sealed(|packet| packet.reply(0, 8).fill(1))),
         Some(Malformed::UnexpectedReply)
     );
-    assert_eq!(refusal_of(&sealed(|packet| packet.answer(0, 8))), Some(Malformed::UnexpectedReply));
-    assert_eq!(refusal_of(&sealed(|packet| packet.notify(0))), Some(Malformed::UnknownCounter));
     assert_eq!(
-        refusal_of(&sealed(|packet| packet.notify_tagged(1 << 31))),
+        refusal_of(&sealed(|packet| packet.push(&Record::Answer(0, 8)))),
+        Some(Malformed::UnexpectedReply)
+    );
+    assert_eq!(
+        refusal_of(&sealed(|packet| packet.push(&Record::Notify(0)))),
+        Some(Malformed::UnknownCounter)
+    );
+    assert_eq!(
+        refusal_of(&sealed(|packet| packet.push(&Record::NotifyTagged(1 << 31)))),
         Some(Malformed::UnknownTag)
     );
     let word = LockWord::Grant { target: 3 };
     assert_eq!(
-        refusal_of(&sealed(|packet| packet.access(word, Atomic::Load, 0))),
+        refusal_of(&sealed(|packet| packet.push(&Record::Access(word, Atomic::Load, 0)))),
         Some(Malformed::UnknownWord)
     );
     assert_eq!(
-        refusal_of(&sealed(|packet| packet.access(LockWord::Holders, Atomic::Load, 0))),
+        refusal_of(&sealed(|packet| packet.push(&Record::Access(
+            LockWord::Holders,
+            Atomic::Load,
+            0
+        )))),
         Some(Malformed::UnknownWord)
     );
     let mut early = Packet::new();
@@ -247,17 +259,20 @@ fn a_packet_asks_for_bounded_work() {
     for count in [u32::MAX, u32::MAX - 1, PAYLOAD as u32 + 1] {
         let runs = Place { disp: 0, len: 1, stride: 1, count };
         let no_op = ElementOp { element: native::BYTE, reduction: reduction::NO_OP, extent: 1 };
-        assert_eq!(refusal_of(&sealed(|packet| packet.get(runs, 0))), Some(Malformed::Lengths));
+        assert_eq!(
+            refusal_of(&sealed(|packet| packet.push(&Record::Get(runs, 0)))),
+            Some(Malformed::Lengths)
+        );
         assert_eq!(
             refusal_of(&sealed(|packet| _ = packet.fetch(runs, no_op, 0, false))),
             Some(Malformed::Lengths)
         );
         assert_eq!(
-            refusal_of(&sealed(|packet| packet.put_rendezvous(runs, 0))),
+            refusal_of(&sealed(|packet| packet.push(&Record::PutRendezvous(runs, 0)))),
             Some(Malformed::Lengths)
         );
         assert_eq!(
-            refusal_of(&sealed(|packet| packet.get_rendezvous(runs, 0))),
+            refusal_of(&sealed(|packet| packet.push(&Record::GetRendezvous(runs, 0)))),
             Some(Malformed::Lengths)
         );
     }
@@ -270,7 +285,7 @@ fn a_packet_asks_for_bounded_work() {
         hub.lock().unwrap().inject(
             0,
             1,
-            sealed(|packet| (0..number).for_each(|id| packet.get(place, id))),
+            sealed(|packet| (0..number).for_each(|id| packet.push(&Record::Get(place, id)))),
         );
         w[1].poll();
         w[1].next_refused().map(|refused| refused.reason)

@@ -2,7 +2,7 @@
 //! origin, and all others go on (MPI-4.1 12.2.4). Also: how a window fails after a refused message.
 
 use mpix_rma::engine::*;
-use mpix_rma::transport::am::wire::{Header, Malformed, Packet};
+use mpix_rma::transport::am::wire::{Header, Malformed, Packet, Record};
 use mpix_rma::transport::datatype::element::{native, reduction};
 
 use crate::world::*;
@@ -138,7 +138,7 @@ fn invented_faults_are_refused() {
         let (hub, mut w) = dynamic_windows(2, 1);
         hub.lock().unwrap().delay = 0;
         let mut packet = Packet::new();
-        packet.unattached(Unattached { disp: 0, len: 1, which });
+        packet.push(&Record::Unattached(Unattached { disp: 0, len: 1, which }));
         packet.seal(Header::default());
         hub.lock().unwrap().inject(1, 0, packet.bytes);
         (0..100).for_each(|_| _ = w[0].poll());

@@ -52,29 +52,36 @@ impl<S: Script> World<S> {
         step: Step,
         watch: &mut impl Watch,
     ) -> Result<Flow, SyncError> {
+        let is_call = !matches!(
+            step,
+            Step::Compute(_)
+                | Step::Flops { .. }
+                | Step::End
+                | Step::Barrier
+                | Step::IssueOthers { .. }
+        );
+        if is_call {
+            self.calls += 1;
+            self.net.spend(self.settings.machine.call);
+        }
         match step {
             Step::Compute(time) => {
                 self.net.spend(time);
-                return Ok(Flow::Compute);
+                Ok(Flow::Compute)
             }
             Step::Flops { flops, bytes } => {
                 self.net.spend(self.settings.machine.computes(flops, bytes));
-                return Ok(Flow::Compute);
+                Ok(Flow::Compute)
             }
-            Step::End => return Ok(Flow::End),
-            Step::Barrier => return Ok(self.barrier(rank)),
+            Step::End => Ok(Flow::End),
+            Step::Barrier => Ok(self.barrier(rank)),
             Step::IssueOthers { window, op } => {
                 if self.ranks() > 1 {
                     self.process(rank).unfinished =
                         Some(Unfinished::Others { window, op, distance: 1 });
                 }
-                return Ok(Flow::Next);
+                Ok(Flow::Next)
             }
-            _ => {}
-        }
-        self.calls += 1;
-        self.net.spend(self.settings.machine.call);
-        match step {
             Step::Post { window, group } => {
                 self.opening(rank, window, &group, |engine, port, group| {
                     engine.post(port, group, Default::default())
@@ -181,13 +188,6 @@ impl<S: Script> World<S> {
                 self.receive(rank, from);
                 Ok(self.wait_unless_over(rank, Wait::Received(from)))
             }
-            Step::Compute(_)
-            | Step::Flops { .. }
-            | Step::End
-            | Step::Barrier
-            | Step::IssueOthers { .. } => {
-                unreachable!("handled above")
-            }
         }
     }
 
@@ -209,11 +209,7 @@ impl<S: Script> World<S> {
         rank: Rank,
         window: u32,
         group: &Group,
-        call: impl FnOnce(
-            &mut Window,
-            &mut crate::transport::sim::SimPort<'_>,
-            &[Rank],
-        ) -> Result<(), SyncError>,
+        call: impl FnOnce(&mut Window, &mut SimPort<'_>, &[Rank]) -> Result<(), SyncError>,
     ) -> Result<Flow, SyncError> {
         let mut scratch = std::mem::take(&mut self.group);
         scratch.clear();
@@ -234,10 +230,7 @@ impl<S: Script> World<S> {
         window: u32,
         how: How,
         watch: &mut impl Watch,
-        call: impl FnOnce(
-            &mut Window,
-            &mut crate::transport::sim::SimPort<'_>,
-        ) -> Result<Outcome, SyncError>,
+        call: impl FnOnce(&mut Window, &mut SimPort<'_>) -> Result<Outcome, SyncError>,
     ) -> Result<Flow, SyncError> {
         if let How::Slot(slot) = how {
             assert_eq!(

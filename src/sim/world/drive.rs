@@ -201,7 +201,7 @@ impl<S: Script> World<S> {
         &mut self,
         rank: Rank,
         window: u32,
-        code: impl FnOnce(&mut Window, &mut crate::transport::sim::SimPort<'_>) -> R,
+        code: impl FnOnce(&mut Window, &mut SimPort<'_>) -> R,
     ) -> R {
         let (before, at) = (meter::bytes(), self.at(window, rank));
         let (engine, mut port) = (&mut self.windows[at], self.net.port(window, rank));

@@ -12,7 +12,9 @@ use crate::engine::{
     Arrival, LockHeld, Notified, Outcome, Rank, ReorderFlags, RequestId, SyncError, Wanted, Window,
     earlier_locks_first,
 };
-use crate::transport::sim::{Carry, FaultInjection, Network, NextEvent, Stats, Time, meter};
+use crate::transport::sim::{
+    Carry, FaultInjection, Network, NextEvent, SimPort, Stats, Time, meter,
+};
 
 /// Each rank makes its calls from a single thread.
 const MANY_THREADS: bool = false;
@@ -211,17 +213,11 @@ impl<S: Script> World<S> {
     }
 
     /// Runs all scripts to their end.
-    ///
-    /// # Errors
-    /// If a script does not end.
     pub fn run(&mut self) -> Result<Report, Stuck> {
         self.run_watched(&mut Unwatched)
     }
 
     /// As [`run`](Self::run), observed by `watch`.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
     pub fn run_watched(&mut self, watch: &mut impl Watch) -> Result<Report, Stuck> {
         for rank in 0..self.ranks() {
             self.set_alarm(rank, self.net.now());

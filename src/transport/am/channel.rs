@@ -32,6 +32,21 @@ pub const MAX_TAGS: u32 = 16_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TransferId(pub u32);
 
+/// This process's end of a rendezvous transfer.
+#[derive(Clone, Copy, Debug)]
+pub struct TransferEnd {
+    /// What the other end has, too.
+    pub tag: TransferTag,
+    /// The data are sent, without a copy where the host can. Else they are received.
+    pub sends: bool,
+    /// First byte of the memory.
+    pub at: Addr,
+    /// Its bytes. No more are received.
+    pub len: usize,
+    /// The caller's number.
+    pub id: TransferId,
+}
+
 /// Carries packets, in order for each ordered pair of processes, and rendezvous transfers. No
 /// method blocks. What has arrived is given to [`Protocol`](super::Protocol).
 pub trait Channel {
@@ -51,31 +66,10 @@ pub trait Channel {
     /// Returns the number of a transfer both of whose ends have matched.
     fn return_tag(&mut self, number: u32);
 
-    /// Starts to send `len` bytes at `from`, without a copy where the host can.
+    /// Starts a rendezvous transfer with a peer.
     ///
     /// # Safety
-    /// The memory must stay valid and unchanged until
-    /// [`transfer_done`](super::Protocol::transfer_done) is called with `id`.
-    unsafe fn send_data(
-        &mut self,
-        to: PeerId,
-        tag: TransferTag,
-        from: Addr,
-        len: usize,
-        id: TransferId,
-    );
-
-    /// Starts to receive at most `len` bytes at `to`.
-    ///
-    /// # Safety
-    /// The memory must stay valid, and nobody else may access it, until
-    /// [`transfer_done`](super::Protocol::transfer_done) is called with `id`.
-    unsafe fn receive_data(
-        &mut self,
-        from: PeerId,
-        tag: TransferTag,
-        to: Addr,
-        len: usize,
-        id: TransferId,
-    );
+    /// The memory must stay valid until [`transfer_done`](super::Protocol::transfer_done) is called
+    /// with the id: unchanged if it is sent, and else accessed by nobody.
+    unsafe fn transfer(&mut self, peer: PeerId, end: TransferEnd);
 }

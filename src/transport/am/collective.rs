@@ -49,9 +49,6 @@ impl Message {
     }
 
     /// The message in a packet.
-    ///
-    /// # Errors
-    /// The packet is malformed.
     pub fn read(packet: &Packet) -> Result<Self, Malformed> {
         let bytes = packet.bytes.get(ENVELOPE..).ok_or(Malformed::Truncated)?;
         let (words, rest) = bytes.as_chunks::<4>();
@@ -72,7 +69,7 @@ impl Message {
 }
 
 /// The state of one process.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Collectives {
     me: Rank,
     size: u32,
@@ -95,19 +92,7 @@ impl Collectives {
     /// Of process `me` of `size`.
     #[must_use]
     pub fn new(me: Rank, size: u32) -> Self {
-        Collectives {
-            me,
-            size,
-            parts: 0,
-            highest: 0,
-            decided: None,
-            subtree: Vec::new(),
-            known: 0,
-            all: Vec::new(),
-            all_known: 0,
-            gathered: None,
-            outgoing: VecDeque::new(),
-        }
+        Collectives { me, size, ..Collectives::default() }
     }
 
     /// Ranks in the subtree of `rank`, if there were no limit of size.

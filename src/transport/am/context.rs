@@ -21,7 +21,6 @@ use crate::transport::guarded::Guarded;
 /// The context, shared by the windows that use it.
 pub type SharedContext = Arc<Guarded<Context>>;
 
-/// Open ports of this process.
 static OPEN_PORTS: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether this process has windows that use messages, and so has to poll its contexts.

@@ -36,7 +36,7 @@ use channel::{Channel, TransferId};
 use origin::{InFlight, PendingReply, Transfer};
 use peer::Peer;
 use target::Target;
-use wire::{ElementOp, Malformed};
+use wire::{ElementOp, Malformed, Record};
 
 pub mod carrier;
 pub mod channel;
@@ -157,7 +157,7 @@ impl Protocol {
         if peer.fragmented.is_some() || peer.room(channel, 0).is_none() {
             return Err(NoResource);
         }
-        peer.request_packet().signal(word, value);
+        peer.request_packet().push(&Record::Signal(word, value));
         peer.flush(channel, false);
         if word != Word::Grant {
             peer.put_off_asking();
@@ -173,9 +173,6 @@ impl Protocol {
     }
 
     /// Requests an access to a lock word of a peer.
-    ///
-    /// # Errors
-    /// There is no room.
     pub fn access(
         &mut self,
         channel: &mut impl Channel,
@@ -185,7 +182,7 @@ impl Protocol {
     ) -> Result<(), NoResource> {
         let peer = &mut self.peers[home.at()];
         peer.room(channel, 0).ok_or(NoResource)?;
-        peer.request_packet().access(word, access, ticket.0);
+        peer.request_packet().push(&Record::Access(word, access, ticket.0));
         self.pending_atomics.insert(ticket.0, home.rank);
         peer.flush(channel, false);
         Ok(())
@@ -346,7 +343,7 @@ impl Protocol {
         for peer in self.peers.iter_mut().filter(|peer| peer.contacted && !peer.failed) {
             if !peer.close_sent {
                 peer.close_sent = true;
-                peer.reply_packet(channel, 0).close();
+                peer.reply_packet(channel, 0).push(&Record::Close);
                 peer.flush(channel, false);
             }
             drained &= peer.close_received;

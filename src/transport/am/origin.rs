@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 
-use super::channel::{Channel, TransferId, TransferKind, TransferTag};
+use super::channel::{Channel, TransferEnd, TransferId, TransferKind, TransferTag};
 use super::peer::{
     FragmentedOp, MAX_REPLIES, MAX_REPLY_BYTES, MAX_TRANSFERS, MAX_UNACKED, Unacked,
 };
 use super::wire::{
-    ElementOp, MAX_TRANSFER, Malformed, OpRef, PAYLOAD, Packet, Place, RECORD_OVERHEAD, Unattached,
+    ElementOp, MAX_TRANSFER, Malformed, OpRef, PAYLOAD, Packet, Place, RECORD_OVERHEAD, Record,
+    Unattached,
 };
 use super::{OutOfReach, Protocol};
 use crate::engine::slab::Key;
@@ -40,13 +41,10 @@ pub(super) struct InFlight {
     shape: Option<Box<Shape>>,
     /// Outstanding replies and transfers.
     awaited: u32,
-    /// All its records are written.
     all_written: bool,
-    /// The target has acknowledged it.
     acknowledged: bool,
 }
 
-/// A reply that is due.
 #[derive(Debug)]
 pub(super) struct PendingReply {
     op: Key,
@@ -128,8 +126,10 @@ impl Protocol {
             return false;
         }
         match notification.kind() {
-            NotificationKind::Counter(counter) => peer.request_packet().notify(counter),
-            NotificationKind::Tag(tag) => peer.request_packet().notify_tagged(tag),
+            NotificationKind::Counter(counter) => {
+                peer.request_packet().push(&Record::Notify(counter))
+            }
+            NotificationKind::Tag(tag) => peer.request_packet().push(&Record::NotifyTagged(tag)),
         }
         peer.issued += 1;
         if peer.sent == peer.credited || peer.transfers > 0 {
@@ -282,19 +282,18 @@ impl Protocol {
         peer.transfers += 1;
         peer.issued += 1;
         if op.kind == OpKind::Put {
-            peer.request_packet().put_rendezvous(place, number);
+            peer.request_packet().push(&Record::PutRendezvous(place, number));
             peer.put_tags.push_back((peer.issued, number));
-            let from = Addr(op.origin.0 + at as usize);
-            // SAFETY: the bytes lie in the origin buffer, which is valid and unchanged until the
-            // operation is locally complete [EP-8], and that is after the transfer.
-            unsafe { channel.send_data(peer.id, tag, from, len, id) };
         } else {
-            peer.request_packet().get_rendezvous(place, number);
-            let to = Addr(op.result.0 + at as usize);
-            // SAFETY: the bytes lie in the result buffer, which nobody else accesses until the
-            // operation is complete [EP-8], and that is after the transfer.
-            unsafe { channel.receive_data(peer.id, tag, to, len, id) };
+            peer.request_packet().push(&Record::GetRendezvous(place, number));
         }
+        let sends = op.kind == OpKind::Put;
+        let buffer = if sends { op.origin } else { op.result };
+        let end = TransferEnd { tag, sends, at: Addr(buffer.0 + at as usize), len, id };
+        // SAFETY: the bytes lie in the origin buffer, which is valid and unchanged until the
+        // operation is locally complete, or in the result buffer, which nobody else accesses until
+        // it is complete [EP-8]. Both are after the transfer.
+        unsafe { channel.transfer(peer.id, end) };
         // Do not keep the announcement until the next poll while the data are in flight. A
         // notification that follows is sent with it at once.
         if op.notification.is_none() {
@@ -532,7 +531,7 @@ unsafe fn write_record(packet: &mut Packet, fragmented: &FragmentedOp, place: Pl
     let how = ElementOp { element: op.element, reduction: op.reduction, extent: op.extent };
     let data = match op.kind {
         OpKind::Put => packet.put(place),
-        OpKind::Get => return packet.get(place, id),
+        OpKind::Get => return packet.push(&Record::Get(place, id)),
         OpKind::Accumulate => packet.accumulate(place, how),
         OpKind::GetAccumulate => packet.fetch(place, how, id, op.reduction != reduction::NO_OP),
         OpKind::CompareAndSwap => packet.swap(place, id),

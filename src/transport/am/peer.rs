@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 
 use super::channel::Channel;
-use super::wire::{Header, Malformed, Packet, Unattached};
+use super::wire::{Header, Malformed, Packet, Record, Unattached};
 use crate::engine::slab::Key;
 use crate::engine::{Arrival, Op, Rank, Ticket, Word};
 use crate::transport::datatype::Shape;
@@ -82,7 +82,6 @@ pub(super) struct PairWords {
     pub(super) grant: u64,
 }
 
-/// One peer.
 #[derive(Debug, Default)]
 pub(super) struct Peer {
     pub(super) id: PeerId,
@@ -248,7 +247,7 @@ impl Peer {
     #[cold]
     pub(super) fn reject(&mut self, channel: &mut impl Channel, what: Unattached) {
         let packet = self.unattached.get_or_insert_with(|| channel.empty_packet());
-        packet.unattached(what);
+        packet.push(&Record::Unattached(what));
         if packet.room().is_none() {
             self.send_unattached(channel);
         }
@@ -334,10 +333,7 @@ impl Peer {
     pub(super) fn fail(&mut self, channel: &mut impl Channel, lost: Option<Rank>) {
         if !std::mem::replace(&mut self.failed, true) {
             let mut packet = channel.empty_packet();
-            match lost {
-                Some(rank) => packet.lost(rank),
-                None => packet.refusal(),
-            }
+            packet.push(&lost.map_or(Record::Refusal, Record::Lost));
             self.queue.clear();
             self.out = None;
             self.send(channel, Outgoing { packet, counted: false }, false);

@@ -1,7 +1,7 @@
 //! The target side: checks the records of peers and applies them to this process's memory and
 //! words.
 
-use super::channel::{Channel, MAX_TAGS, TransferId, TransferKind, TransferTag};
+use super::channel::{Channel, MAX_TAGS, TransferEnd, TransferId, TransferKind, TransferTag};
 use super::origin::Transfer;
 use super::peer::{CREDITS, Deferred, MAX_REPLY_BYTES, MAX_TRANSFERS};
 use super::wire::{ElementOp, Malformed, OpRef, PAYLOAD, Place, Reader, Record, Unattached};
@@ -60,9 +60,6 @@ pub trait Target {
 
 impl Protocol {
     /// Handles a packet of a peer.
-    ///
-    /// # Errors
-    /// Why the window fails.
     pub fn receive(
         &mut self,
         channel: &mut impl Channel,
@@ -189,7 +186,7 @@ impl Protocol {
             }
             Record::Access(word, access, id) => {
                 let old = self.access_here(here, word, access)?;
-                self.peers[index].reply_packet(channel, 8).answer(id, old);
+                self.peers[index].reply_packet(channel, 8).push(&Record::Answer(id, old));
                 return Ok(());
             }
             Record::Answer(ticket, value) => {
@@ -300,17 +297,12 @@ impl Protocol {
         tag: TransferTag,
     ) -> Result<(), Malformed> {
         let at = Addr(memory as usize + place.disp as usize);
-        let len = place.len as usize;
+        let (len, sends) = (place.len as usize, tag.kind == TransferKind::Get);
         let (peer, id) =
             self.number_transfer(index, |peer, number| Transfer::Served { peer, number, len })?;
         // SAFETY: `check_place` found the place in window memory, which stays valid until the
         // window is freed. That waits for all transfers; after a failure they are cancelled.
-        unsafe {
-            match tag.kind {
-                TransferKind::Put => channel.receive_data(peer, tag, at, len, id),
-                TransferKind::Get => channel.send_data(peer, tag, at, len, id),
-            }
-        }
+        unsafe { channel.transfer(peer, TransferEnd { tag, sends, at, len, id }) };
         Ok(())
     }
 
@@ -351,7 +343,7 @@ impl Protocol {
                 })?;
                 // SAFETY: the vector has room for `len` bytes and stays in `transfers` until the
                 // transfer is complete. Only the host accesses it.
-                unsafe { channel.receive_data(peer, tag, at, len, id) };
+                unsafe { channel.transfer(peer, TransferEnd { tag, sends: false, at, len, id }) };
             }
             Record::GetRendezvous(_, tag) => {
                 let tag = transfer_tag(TransferKind::Get, tag)?;
@@ -363,7 +355,7 @@ impl Protocol {
                 })?;
                 let at = Addr(here.memory() as usize);
                 // SAFETY: 0 bytes are read.
-                unsafe { channel.send_data(peer, tag, at, 0, id) };
+                unsafe { channel.transfer(peer, TransferEnd { tag, sends: true, at, len: 0, id }) };
             }
             _ => {
                 peer.reject(channel, what);

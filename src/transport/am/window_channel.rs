@@ -1,11 +1,11 @@
 //! The channel of one window over the process's active-message context.
 
 use super::carrier::{PortNumber, Process};
-use super::channel::{TransferId, TransferTag};
+use super::channel::{TransferEnd, TransferId};
 use super::collective::{Collectives, Message};
 use super::context::{Port, SharedContext};
 use super::wire::{Malformed, Packet};
-use crate::engine::{Addr, Rank};
+use crate::engine::Rank;
 use crate::transport::Proposal;
 use crate::transport::members::RankTable;
 
@@ -211,44 +211,23 @@ impl WindowChannel {
         self.context.borrow().return_tag(number);
     }
 
-    /// Starts to send `len` bytes at `from`, without a copy where the host can.
+    /// Starts a rendezvous transfer with a peer.
     ///
     /// # Safety
-    /// The memory must stay valid and unchanged until [`next_transfer`](Self::next_transfer) has
-    /// returned `id`.
-    pub unsafe fn send_data(
-        &mut self,
-        peer: Rank,
-        tag: TransferTag,
-        from: Addr,
-        len: usize,
-        id: TransferId,
-    ) {
-        let to = self.addresses.of(peer).process;
-        // SAFETY: the caller keeps the memory valid and unchanged until the transfer is complete
-        // (contract of this function).
-        unsafe { self.context.borrow().carrier().send_data((self.port, id), to, tag, from, len) };
-    }
-
-    /// Starts to receive at most `len` bytes at `to`.
-    ///
-    /// # Safety
-    /// The memory must stay valid, and nobody else may access it, until
-    /// [`next_transfer`](Self::next_transfer) has returned `id`.
-    pub unsafe fn receive_data(
-        &mut self,
-        peer: Rank,
-        tag: TransferTag,
-        to: Addr,
-        len: usize,
-        id: TransferId,
-    ) {
-        let from = self.addresses.of(peer).process;
-        // SAFETY: the caller keeps the memory valid and unused until the transfer is complete
-        // (contract of this function).
+    /// The memory must stay valid until [`next_transfer`](Self::next_transfer) has returned the id:
+    /// unchanged if it is sent, and else accessed by nobody.
+    pub unsafe fn transfer(&mut self, peer: Rank, end: TransferEnd) {
+        let TransferEnd { tag, sends, at, len, id } = end;
+        let (process, port) = (self.addresses.of(peer).process, (self.port, id));
+        let mut context = self.context.borrow();
+        // SAFETY: the caller keeps the memory valid, and unchanged or unused, until the transfer is
+        // complete (contract of this function).
         unsafe {
-            self.context.borrow().carrier().receive_data((self.port, id), from, tag, to, len)
-        };
+            match sends {
+                true => context.carrier().send_data(port, process, tag, at, len),
+                false => context.carrier().receive_data(port, process, tag, at, len),
+            }
+        }
     }
 
     /// The next completed transfer and its bytes; `usize::MAX` if it failed or was too long.

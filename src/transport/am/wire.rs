@@ -58,50 +58,38 @@ fn mark(content: Content, flags: u8) -> [u8; 4] {
 
 /// What is wrong with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts of the errors say what they mean")]
 pub enum Malformed {
-    /// The magic number, a flag or the length is wrong.
     #[error("it is not a packet of this version of the library")]
     NotAPacket,
-    /// A record ends beyond the packet.
     #[error("it is truncated")]
     Truncated,
-    /// A kind or code is unknown.
     #[error("it has a record of an unknown kind")]
     UnknownKind,
-    /// Lengths in a record contradict each other.
     #[error("the lengths in a record contradict each other")]
     Lengths,
-    /// An operation accesses memory outside the window.
     #[error("an operation accesses memory outside the window")]
     OutsideWindow,
-    /// A datatype or reduction is unknown, or the datatype does not have the reduction.
     #[error("an operation has an unknown datatype or reduction")]
     UnknownReduction,
-    /// A rank is not in the window, or this process does not keep the lock word.
     #[error("it names a rank or lock word that does not exist")]
     UnknownWord,
-    /// This process has no such counter.
     #[error("invalid notification counter")]
     UnknownCounter,
     /// A tag is negative as an `int`.
     #[error("invalid tag")]
     UnknownTag,
-    /// A reply or answer without a request.
     #[error("unexpected reply: no matching request is outstanding")]
     UnexpectedReply,
-    /// It acknowledges more than was sent.
     #[error("it acknowledges packets or operations that were not sent")]
     NotSent,
-    /// The peer exceeds a limit: credits, transfers or bytes of replies.
+    /// Credits, transfers or bytes of replies.
     #[error("the peer exceeds the limits of flow control")]
     TooMuch,
-    /// It reports the loss of a rank that is not in the window.
     #[error("it reports the loss of a rank that does not exist")]
     UnknownProcess,
-    /// The tag of a rendezvous transfer is out of range.
     #[error("it announces a transfer with an invalid tag")]
     InvalidTransferTag,
-    /// The peer has refused a message of this process.
     #[error("the peer has refused a message of this process")]
     RefusedByPeer,
 }
@@ -403,21 +391,6 @@ impl Packet {
         self.operation([kind::PUT, 0, 0, 0], 0, place, place.bytes() as usize)
     }
 
-    /// Appends [`Record::PutRendezvous`].
-    pub fn put_rendezvous(&mut self, place: Place, tag: u32) {
-        self.operation([kind::PUT_RENDEZVOUS, 0, 0, 0], tag, place, 0);
-    }
-
-    /// Appends [`Record::Get`].
-    pub fn get(&mut self, place: Place, id: u32) {
-        self.operation([kind::GET, 0, 0, 0], id, place, 0);
-    }
-
-    /// Appends [`Record::GetRendezvous`].
-    pub fn get_rendezvous(&mut self, place: Place, tag: u32) {
-        self.operation([kind::GET_RENDEZVOUS, 0, 0, 0], tag, place, 0);
-    }
-
     /// Appends [`Record::Accumulate`].
     pub fn accumulate(&mut self, place: Place, how: ElementOp) -> &mut [u8] {
         let codes = [kind::ACCUMULATE, how.element.0, how.reduction.0, how.extent];
@@ -447,70 +420,65 @@ impl Packet {
         self.payload(len)
     }
 
-    /// Appends [`Record::Notify`].
+    /// Appends a record without payload.
+    ///
+    /// # Panics
+    /// If the record has a payload. The other methods append those.
     #[inline]
-    pub fn notify(&mut self, index: u32) {
-        self.head([kind::NOTIFY, 0, 0, 0], index, 0, 0);
-    }
-
-    /// Appends [`Record::NotifyTagged`].
-    #[inline]
-    pub fn notify_tagged(&mut self, tag: u32) {
-        self.head([kind::NOTIFY_TAGGED, 0, 0, 0], tag, 0, 0);
-    }
-
-    /// Appends [`Record::Signal`].
-    pub fn signal(&mut self, word: Word, value: u64) {
-        self.head([kind::SIGNAL, word as u8, 0, 0], 0, 0, 0);
-        self.u64(value);
-    }
-
-    /// Appends [`Record::Access`].
-    pub fn access(&mut self, word: LockWord, access: Atomic, ticket: u32) {
-        let (code, parity, target) = encode_word(word);
-        let (operation, one, other) = match access {
-            Atomic::Load => (0, 0, 0),
-            Atomic::Store(value) => (1, value, 0),
-            Atomic::Swap(value) => (2, value, 0),
-            Atomic::Add(delta) => (3, delta, 0),
-            Atomic::CompareSwap { expected, new } => (4, expected, new),
-        };
-        self.head([kind::ACCESS, code, parity, operation], ticket, 0, target);
-        self.u64(one);
-        self.u64(other);
-    }
-
-    /// Appends [`Record::Answer`].
-    pub fn answer(&mut self, ticket: u32, value: u64) {
-        self.head([kind::ANSWER, 0, 0, 0], ticket, 0, 0);
-        self.u64(value);
-    }
-
-    /// Appends [`Record::Close`].
-    pub fn close(&mut self) {
-        self.head([kind::CLOSE, 0, 0, 0], 0, 0, 0);
-    }
-
-    /// Appends [`Record::Refusal`].
-    pub fn refusal(&mut self) {
-        self.head([kind::REFUSAL, 0, 0, 0], 0, 0, 0);
-    }
-
-    /// Appends [`Record::Lost`].
-    pub fn lost(&mut self, rank: Rank) {
-        self.head([kind::LOST, 0, 0, 0], rank, 0, 0);
-    }
-
-    /// Appends [`Record::Unattached`].
-    pub fn unattached(&mut self, what: Unattached) {
-        let (by, id, number) = match what.which {
-            OpRef::Reply(id) => (0, id, 0),
-            OpRef::Number(number) => (1, 0, number),
-        };
-        self.head([kind::UNATTACHED, by, 0, 0], id, 0, 0);
-        self.u64(what.disp);
-        self.u64(what.len);
-        self.u64(number);
+    pub fn push(&mut self, record: &Record<'_>) {
+        let mut plain = |kind, code, id| self.head([kind, code, 0, 0], id, 0, 0);
+        match *record {
+            Record::PutRendezvous(place, tag) => {
+                self.operation([kind::PUT_RENDEZVOUS, 0, 0, 0], tag, place, 0);
+            }
+            Record::Get(place, id) => {
+                self.operation([kind::GET, 0, 0, 0], id, place, 0);
+            }
+            Record::GetRendezvous(place, tag) => {
+                self.operation([kind::GET_RENDEZVOUS, 0, 0, 0], tag, place, 0);
+            }
+            Record::Notify(index) => plain(kind::NOTIFY, 0, index),
+            Record::NotifyTagged(tag) => plain(kind::NOTIFY_TAGGED, 0, tag),
+            Record::Signal(word, value) => {
+                plain(kind::SIGNAL, word as u8, 0);
+                self.u64(value);
+            }
+            Record::Access(word, access, ticket) => {
+                let (code, parity, target) = encode_word(word);
+                let (operation, one, other) = match access {
+                    Atomic::Load => (0, 0, 0),
+                    Atomic::Store(value) => (1, value, 0),
+                    Atomic::Swap(value) => (2, value, 0),
+                    Atomic::Add(delta) => (3, delta, 0),
+                    Atomic::CompareSwap { expected, new } => (4, expected, new),
+                };
+                self.head([kind::ACCESS, code, parity, operation], ticket, 0, target);
+                self.u64(one);
+                self.u64(other);
+            }
+            Record::Answer(ticket, value) => {
+                plain(kind::ANSWER, 0, ticket);
+                self.u64(value);
+            }
+            Record::Close => plain(kind::CLOSE, 0, 0),
+            Record::Refusal => plain(kind::REFUSAL, 0, 0),
+            Record::Lost(rank) => plain(kind::LOST, 0, rank),
+            Record::Unattached(Unattached { disp, len, which }) => {
+                let (by, id, number) = match which {
+                    OpRef::Reply(id) => (0, id, 0),
+                    OpRef::Number(number) => (1, 0, number),
+                };
+                plain(kind::UNATTACHED, by, id);
+                self.u64(disp);
+                self.u64(len);
+                self.u64(number);
+            }
+            Record::Put(..)
+            | Record::Accumulate(..)
+            | Record::Fetch(..)
+            | Record::Swap(..)
+            | Record::Reply(..) => unreachable!("{record:?} has a payload"),
+        }
     }
 }
 

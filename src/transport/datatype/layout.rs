@@ -214,7 +214,6 @@ pub(super) fn reach(low: i64, high: i64, count: u64, stride: i64) -> Option<(i64
 /// A body of at most this many steps is copied into the body around it, if that saves a level.
 const FEW: usize = 4;
 
-/// Builds a body.
 #[derive(Default)]
 struct Builder {
     /// Finished bodies.

@@ -104,9 +104,6 @@ impl Shapes {
     }
 
     /// The shape of a number.
-    ///
-    /// # Panics
-    /// If there is no shape of this number.
     #[inline]
     #[must_use]
     pub fn get(&self, shaped: Shaped) -> &Shape {
@@ -116,9 +113,6 @@ impl Shapes {
     }
 
     /// Removes a shape.
-    ///
-    /// # Panics
-    /// If there is no shape of this number.
     #[inline]
     pub fn take(&mut self, shaped: Shaped) -> Shape {
         let place = shaped.0.get() - 1;

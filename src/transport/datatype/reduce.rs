@@ -11,7 +11,6 @@ use crate::transport::copy;
 pub(crate) struct Combine {
     /// Datatype of the elements.
     pub(crate) element: Element,
-    /// Reduction.
     pub(crate) reduction: Reduction,
     /// Bytes of one element, not 0.
     pub(crate) extent: u8,

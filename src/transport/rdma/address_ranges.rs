@@ -7,15 +7,11 @@ use std::collections::BTreeMap;
 pub(super) struct AddressRanges(BTreeMap<usize, usize>);
 
 impl AddressRanges {
-    /// Adds a range.
     pub(super) fn add(&mut self, at: usize, end: usize) {
         let (mut at, mut end) = (at, end);
-        while let Some((from, to)) = self
-            .0
-            .range(..=end)
-            .next_back()
-            .map(|(from, to)| (*from, *to))
-            .filter(|(_, to)| *to >= at)
+        // A range that begins right at the end is joined.
+        while let Some((from, to)) =
+            self.last_before(end.saturating_add(1)).filter(|(_, to)| *to >= at)
         {
             self.0.remove(&from);
             (at, end) = (at.min(from), end.max(to));
@@ -25,7 +21,6 @@ impl AddressRanges {
         }
     }
 
-    /// Removes a range.
     pub(super) fn remove(&mut self, at: usize, end: usize) {
         while let Some((from, to)) = self.last_before(end).filter(|(_, to)| at < end && *to > at) {
             self.0.remove(&from);
@@ -56,12 +51,10 @@ impl AddressRanges {
         parts
     }
 
-    /// All ranges, in order.
     pub(super) fn all(&self) -> impl Iterator<Item = (usize, usize)> {
         self.0.iter().map(|(from, to)| (*from, *to))
     }
 
-    /// Number of ranges.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

@@ -38,7 +38,6 @@ impl BufferPool {
         self.region.rkey
     }
 
-    /// Number of buffers.
     pub(super) fn len(&self) -> u32 {
         (self.memory.len() * 64 / self.size) as u32
     }
@@ -51,7 +50,6 @@ impl BufferPool {
         self.free.push(buffer);
     }
 
-    /// Address of a buffer.
     pub(super) fn addr(&self, buffer: u32) -> *mut u8 {
         debug_assert!((buffer as usize + 1) * self.size <= self.memory.len() * 64);
         self.memory.as_ptr().cast::<u8>().cast_mut().wrapping_add(buffer as usize * self.size)

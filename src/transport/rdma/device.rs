@@ -153,51 +153,31 @@ pub enum Completion {
 
 /// Why the device, or a call of it, failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts of the errors say what they mean")]
 pub enum DeviceError {
     /// libibverbs cannot be loaded: the loader's text.
     #[error("{0}")]
     Library(String),
-    /// libibverbs lacks a function.
     #[error("libibverbs.so.1 has no {0}")]
     Symbol(&'static str),
-    /// A call failed with this `errno`.
     #[error("{call}: {}", io::Error::from_raw_os_error(*errno))]
-    System {
-        /// The call, or what it was to do.
-        call: &'static str,
-        /// The error number.
-        errno: i32,
-    },
-    /// A queue pair could not be created for lack of memory.
+    System { call: &'static str, errno: i32 },
     #[error("{0} (the limit of locked memory, ulimit -l, may be too low)")]
     QueueMemory(Box<DeviceError>),
-    /// No device exists, or none of the given name.
     #[error("there is no RDMA device{}{}", if .0.is_empty() { "" } else { " " }, .0)]
     NoDevice(String),
-    /// Devices exist, but none is usable.
     #[error("{}", join(.0))]
     NoUsableDevice(Vec<(String, DeviceError)>),
-    /// The device is neither InfiniBand nor RoCE.
     #[error("it is neither InfiniBand nor RoCE")]
     WrongTransport,
-    /// The device has no ports.
     #[error("it has no ports")]
     NoPorts,
-    /// A port cannot be used.
     #[error("port {0} {1}")]
     Port(u8, PortError),
-    /// A setting is malformed.
     #[error("{text}: {problem}")]
-    Setting {
-        /// The setting's value.
-        text: String,
-        /// What is wrong with it.
-        problem: &'static str,
-    },
-    /// The completion queue failed, and the device with it.
+    Setting { text: String, problem: &'static str },
     #[error("the device's completion queue has failed")]
     CompletionQueue,
-    /// Memory could not be registered.
     #[error(transparent)]
     Registration(#[from] RegistrationError),
 }
@@ -208,42 +188,31 @@ fn join(reasons: &[(String, DeviceError)]) -> String {
 
 /// Why a port cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts of the errors say what they mean")]
 pub enum PortError {
-    /// It cannot be queried: `errno`.
     #[error("cannot be queried: {}", io::Error::from_raw_os_error(*.0))]
     Query(i32),
-    /// It is not active.
     #[error("is not active")]
     Inactive,
-    /// Its GID table is empty.
     #[error("has no address")]
     NoAddress,
-    /// Its GID table has no such index.
     #[error("has no address with index {0}")]
     NoAddressAt(u8),
-    /// Its partition key table lacks this key.
     #[error("has no partition key {0:#06x}")]
     NoPartitionKey(u16),
 }
 
 /// Why memory was not registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts of the errors say what they mean")]
 pub enum RegistrationError {
     /// The device, or the limit of locked memory, has no room. Fewer registrations may help.
     #[error("ibv_reg_mr: out of memory, {0} bytes (see ulimit -l)")]
     OutOfMemory(usize),
-    /// The device refused it.
     #[error("ibv_reg_mr: {}, {bytes} bytes", io::Error::from_raw_os_error(*errno))]
-    Refused {
-        /// The size of the memory.
-        bytes: usize,
-        /// The error number.
-        errno: i32,
-    },
-    /// The device has no on-demand paging.
+    Refused { bytes: usize, errno: i32 },
     #[error("the device has no on-demand paging")]
     NoOnDemandPaging,
-    /// The memory is too large to be locked, and cannot be registered on demand.
     #[error("more than half of this machine's memory, and {0}")]
     TooLarge(Box<RegistrationError>),
 }
@@ -265,9 +234,6 @@ pub trait Device: Debug + Send {
     ///
     /// # Safety
     /// The memory must stay mapped until it is unregistered: the device writes to it.
-    ///
-    /// # Errors
-    /// The device refuses, or memory is short.
     unsafe fn register(
         &mut self,
         addr: usize,
@@ -279,15 +245,9 @@ pub trait Device: Debug + Send {
     fn unregister(&mut self, id: u64);
 
     /// Creates a queue pair. Returns its handle, and its number for peers.
-    ///
-    /// # Errors
-    /// The device has no resources for it.
     fn create_qp(&mut self) -> Result<(Qp, u32), DeviceError>;
 
     /// Connects a queue pair to the peer's queue pair `number` at port `to`.
-    ///
-    /// # Errors
-    /// The device refuses the address.
     fn connect_qp(&mut self, qp: Qp, number: u32, to: &PortAddress) -> Result<(), DeviceError>;
 
     /// Destroys a queue pair and abandons its work requests.

@@ -167,9 +167,6 @@ impl RegistrationCache {
     /// # Safety
     /// The memory that the caller uses must stay mapped until the registration is
     /// [released](Self::release).
-    ///
-    /// # Errors
-    /// The memory cannot be registered.
     pub unsafe fn acquire(
         &mut self,
         device: &mut dyn Device,
@@ -238,9 +235,6 @@ impl RegistrationCache {
     ///
     /// # Safety
     /// The memory must stay mapped until the registration is released.
-    ///
-    /// # Errors
-    /// The memory cannot be registered.
     pub unsafe fn add(
         &mut self,
         device: &mut dyn Device,
@@ -441,12 +435,8 @@ impl RegistrationCache {
             self.discarded.add(0, usize::MAX);
             return;
         }
-        if reports.list().is_empty() {
-            return;
-        }
-        let reports = reports.list().to_vec();
         let mut moved = Vec::new();
-        for report in reports {
+        for report in reports.list.clone() {
             match report {
                 Invalidation::Unmapped(start, end) => {
                     self.monitored.remove(start, end);

@@ -30,9 +30,6 @@ impl Router {
 
     /// Collective. Changes the number of counters, in steps with an agreement after each; see
     /// [`ShmWindow::make_counters`](crate::transport::shm::ShmWindow::make_counters).
-    ///
-    /// # Errors
-    /// Why the counters cannot be allocated.
     pub fn make_counters(&mut self, step: CounterStep, number: u32) -> Result<(), String> {
         match step {
             CounterStep::Want => {}

@@ -284,25 +284,16 @@ impl Router {
 
     /// Whether each of the `len` bytes at `at` of the memory of `rank` may be accessed. Always true
     /// for a peer on another node: only that peer knows what it has attached.
-    ///
-    /// # Errors
-    /// The memory that a node-mate has attached cannot be looked up.
     pub fn reaches(&self, rank: Rank, at: u64, len: u64) -> Result<bool, SystemError> {
         self.members.segment_rank(rank).map_or(Ok(true), |rank| self.shm.reaches(rank, at, len))
     }
 
     /// Attaches memory of this process to a dynamic window.
-    ///
-    /// # Errors
-    /// The memory cannot be attached.
     pub fn attach(&mut self, base: Addr, len: u64) -> Result<(), AttachError> {
         self.shm.attach(base, len)
     }
 
     /// Detaches memory of this process from a dynamic window.
-    ///
-    /// # Errors
-    /// Nothing was attached there.
     pub fn detach(&mut self, base: Addr) -> Result<(), AttachError> {
         self.shm.detach(base)
     }

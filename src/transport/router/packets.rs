@@ -2,8 +2,8 @@
 //! else through the host. Rendezvous transfers, which are ordered by themselves, and the handshakes
 //! that connect the endpoint always go through the host.
 
-use crate::engine::{Addr, Rank};
-use crate::transport::am::channel::{Channel, TransferId, TransferTag};
+use crate::engine::Rank;
+use crate::transport::am::channel::{Channel, TransferEnd, TransferId};
 use crate::transport::am::window_channel::WindowChannel;
 use crate::transport::am::wire::{Content, Packet};
 use crate::transport::peers::PeerId;
@@ -103,31 +103,10 @@ impl Channel for Packets {
         self.host.return_tag(number);
     }
 
-    unsafe fn send_data(
-        &mut self,
-        to: PeerId,
-        tag: TransferTag,
-        from: Addr,
-        len: usize,
-        id: TransferId,
-    ) {
+    unsafe fn transfer(&mut self, peer: PeerId, end: TransferEnd) {
         self.transfers += 1;
-        // SAFETY: the caller keeps the memory valid and unchanged until the transfer is complete
-        // (contract of this function).
-        unsafe { self.host.send_data(to.rank, tag, from, len, id) }
-    }
-
-    unsafe fn receive_data(
-        &mut self,
-        from: PeerId,
-        tag: TransferTag,
-        to: Addr,
-        len: usize,
-        id: TransferId,
-    ) {
-        self.transfers += 1;
-        // SAFETY: the caller keeps the memory valid and unused until the transfer is complete
-        // (contract of this function).
-        unsafe { self.host.receive_data(from.rank, tag, to, len, id) }
+        // SAFETY: the caller keeps the memory valid, and unchanged or unused, until the transfer is
+        // complete (contract of this function).
+        unsafe { self.host.transfer(peer.rank, end) }
     }
 }

@@ -110,7 +110,6 @@ impl Router {
         }
     }
 
-    /// Accesses a lock word of this process.
     fn access_here(&mut self, word: LockWord, access: Atomic) -> u64 {
         let (mut here, am, _) = self.here();
         here.access(am, word, access)

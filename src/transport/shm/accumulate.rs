@@ -5,7 +5,7 @@
 //! count, and whichever process applies it. MPI promises atomicity per element only, so long
 //! operations release the lock between pieces, which bounds the time it is held.
 
-use crate::transport::datatype::{self, Combine, Pair, Side, compare_swap, whole};
+use crate::transport::datatype::{self, Combine, Pair, Side, whole};
 
 use super::protocol::AccumulateLock;
 
@@ -88,22 +88,4 @@ pub(super) unsafe fn accumulate_shaped(
         }
         left -= part;
     }
-}
-
-/// Compare and swap on mapped memory.
-///
-/// # Safety
-/// As [`compare_swap`], but others may access `target` under its lock.
-#[inline]
-pub(super) unsafe fn compare_and_swap(
-    lock: AccumulateLock<'_>,
-    target: *mut u8,
-    compare: *const u8,
-    origin: *const u8,
-    result: *mut u8,
-    len: usize,
-) {
-    let _held = lock.lock();
-    // SAFETY: the buffers are valid for `len` bytes, and the lock keeps others from `target`.
-    unsafe { compare_swap(target, compare, origin, result, len) }
 }

@@ -74,9 +74,7 @@ pub enum Memory {
     Dynamic,
 }
 
-/// 64-bit words of a [`BootstrapRecord`].
 const RECORD_WORDS: usize = 11;
-/// Bytes of an encoded [`BootstrapRecord`].
 pub(super) const RECORD_BYTES: usize = RECORD_WORDS * 8;
 
 /// What a process sends to all others in the first allgather.

@@ -11,7 +11,6 @@ use crate::transport::datatype::element::ForeignReduce;
 use super::control::CacheLine;
 use super::protocol::{ChannelWords, Consumer, published};
 
-/// Slots of a channel.
 pub(super) const SLOTS: usize = 256;
 /// Bytes of a channel for payloads that do not fit a slot.
 pub(super) const PAYLOAD: usize = 128 * 1024;
@@ -79,7 +78,6 @@ impl Channel {
         Some(Consuming { channel: self, consumer: self.words().try_consume()? })
     }
 
-    /// The slot of `position`.
     #[inline(always)]
     pub(super) fn slot(&self, position: u64) -> &Slot {
         &self.slots[position as usize % SLOTS]

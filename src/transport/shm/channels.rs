@@ -19,7 +19,6 @@ use crate::transport::datatype::Shapes;
 use super::cma::{self, Direction};
 use super::cma_consumer::{CmaConsumer, CmaPeer, Consumed};
 use super::context::Context;
-use super::counters::Counters;
 use super::inbox::Inbox;
 use super::outbox::{Outbox, SHORT};
 use super::regions::Regions;
@@ -46,7 +45,7 @@ enum Assistance {
 /// Both ends of this process's channels.
 #[derive(Debug)]
 pub(super) struct Channels {
-    context: Context,
+    pub(super) context: Context,
     /// Cross-memory attach works.
     cma: bool,
     inbox: Inbox,
@@ -205,16 +204,6 @@ impl Channels {
         }
     }
 
-    /// Replaces the notification counters.
-    ///
-    /// # Safety
-    /// As [`Context::set_counters`]: they live until this is called again, or as long as `self`.
-    pub(super) unsafe fn set_counters(&mut self, counters: Option<&Counters>) {
-        // SAFETY: the caller keeps the counters alive until the next call, or as long as the
-        // channels, which own the context.
-        unsafe { self.context.set_counters(counters) };
-    }
-
     /// Index of the outbox to `target`. It is kept in the pair's block, in a word that no other
     /// process uses, which saves a table with an entry per process of the window.
     #[inline(always)]
@@ -291,15 +280,8 @@ impl Channels {
     fn assist(&mut self, index: u32) -> Assistance {
         let outbox = &mut self.outboxes[index as usize];
         let block = self.context.blocks.rank(outbox.target);
-        let peer = CmaPeer {
-            pid: block.info.0.pid,
-            base: block.info.0.memory,
-            accumulate_lock: &block.accumulate_lock.0,
-            rank: outbox.target,
-            context: &self.context,
-        };
-        let (end, foreign) = (outbox.tail(), self.context.foreign);
-        match self.cma_consumer.consume(outbox.channel(), end, peer, foreign) {
+        let peer = CmaPeer { rank: outbox.target, context: &self.context };
+        match self.cma_consumer.consume(outbox.channel(), outbox.tail(), peer) {
             Ok(Consumed::All | Consumed::TagRingFull) => {}
             Ok(Consumed::TargetBusy) => return Assistance::TargetPreempted,
             Err(error) => {

@@ -4,13 +4,9 @@ use std::io;
 
 use libc::iovec;
 
-/// Bytes of one system call. The kernel silently stops at 2 GiB less a page.
-const CALL_BYTES: usize = 1 << 30;
-
 /// Pieces of one system call (UIO_MAXIOV).
 const CALL_PIECES: usize = 1024;
 
-/// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     /// From this process to the other one.
@@ -31,12 +27,14 @@ pub(super) unsafe fn transfer(
     remote: u64,
     len: usize,
 ) -> io::Result<()> {
-    in_pieces(len, CALL_BYTES, |at, part| {
-        let local = piece(local.wrapping_add(at), part);
-        let remote = remote_piece(remote + at as u64, part);
+    let mut at = 0;
+    while at < len {
+        let local = piece(local.wrapping_add(at), len - at);
+        let remote = remote_piece(remote + at as u64, len - at);
         // SAFETY: the local piece lies in the caller's buffer. The kernel checks the remote one.
-        unsafe { call(direction, pid, &[local], &[remote]) }
-    })
+        at += unsafe { call(direction, pid, &[local], &[remote]) }?;
+    }
+    Ok(())
 }
 
 fn piece(base: *mut u8, len: usize) -> iovec {
@@ -47,43 +45,30 @@ fn remote_piece(base: u64, len: usize) -> iovec {
     iovec { iov_base: base as usize as *mut libc::c_void, iov_len: len }
 }
 
-/// Makes one system call. Returns the number of bytes moved, never 0.
+/// Makes one system call, again after an interruption by a signal. Returns the number of bytes
+/// moved, never 0. The kernel silently stops at 2 GiB less a page.
 ///
 /// # Safety
 /// The local pieces must be valid for the direction.
 unsafe fn call(way: Direction, pid: i32, local: &[iovec], remote: &[iovec]) -> io::Result<usize> {
     let (local, locals) = (local.as_ptr(), local.len() as libc::c_ulong);
     let (remote, remotes) = (remote.as_ptr(), remote.len() as libc::c_ulong);
-    // SAFETY: the arrays are valid for their lengths, and the caller keeps the local pieces valid.
-    let moved = unsafe {
-        match way {
-            Direction::Write => libc::process_vm_writev(pid, local, locals, remote, remotes, 0),
-            Direction::Read => libc::process_vm_readv(pid, local, locals, remote, remotes, 0),
-        }
-    };
-    match moved {
-        1.. => Ok(moved as usize),
-        0 => Err(io::Error::from_raw_os_error(libc::EFAULT)),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Calls `step(at, part)` until `len` bytes are done, at most `limit` at a time. A step may do less
-/// than asked. It is repeated after an interruption by a signal.
-fn in_pieces(
-    len: usize,
-    limit: usize,
-    mut step: impl FnMut(usize, usize) -> io::Result<usize>,
-) -> io::Result<()> {
-    let mut at = 0;
-    while at < len {
-        match step(at, limit.min(len - at)) {
-            Ok(moved) => at += moved,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+    loop {
+        // SAFETY: the arrays are valid for their lengths, and the caller keeps the local pieces
+        // valid.
+        let moved = unsafe {
+            match way {
+                Direction::Write => libc::process_vm_writev(pid, local, locals, remote, remotes, 0),
+                Direction::Read => libc::process_vm_readv(pid, local, locals, remote, remotes, 0),
+            }
+        };
+        match (moved, io::Error::last_os_error()) {
+            (1.., _) => return Ok(moved as usize),
+            (0, _) => return Err(io::Error::from_raw_os_error(libc::EFAULT)),
+            (_, error) if error.kind() == io::ErrorKind::Interrupted => {}
+            (_, error) => return Err(error),
         }
     }
-    Ok(())
 }
 
 /// Pieces to transfer in one direction with as few system calls as possible.
@@ -155,12 +140,9 @@ impl Batch {
             // SAFETY: the caller keeps the local pieces valid.
             match unsafe { call(way, pid, &self.local, &self.remote) } {
                 Ok(moved) => next = self.skip(next, moved),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    return Err((
-                        next.checked_sub(1).map_or(0, |last| self.pieces[last].upto),
-                        error,
-                    ));
+                    let done = next.checked_sub(1).map_or(0, |last| self.pieces[last].upto);
+                    return Err((done, error));
                 }
             }
         }
@@ -201,34 +183,6 @@ impl Batch {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-
-    #[test]
-    fn long_transfers_are_split_and_short_counts_continued() {
-        // 5 GiB and 3 bytes, with a kernel that moves at most 2 GiB less a page, interrupted once.
-        let len = (5usize << 30) + 3;
-        let (mut next, mut calls) = (0, 0);
-        in_pieces(len, CALL_BYTES, |at, part| {
-            calls += 1;
-            assert_eq!(at, next);
-            assert!(part <= CALL_BYTES && at + part <= len);
-            if calls == 2 {
-                return Err(io::Error::from(io::ErrorKind::Interrupted));
-            }
-            let moved = if calls == 3 { part / 2 + 1 } else { part };
-            next += moved;
-            Ok(moved)
-        })
-        .unwrap();
-        assert_eq!(next, len);
-    }
-
-    #[test]
-    fn an_error_ends_a_split_transfer() {
-        let result = in_pieces(10, 4, |at, _| {
-            if at == 0 { Ok(4) } else { Err(io::Error::from_raw_os_error(libc::EPERM)) }
-        });
-        assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EPERM));
-    }
 
     #[test]
     fn batch_continues_inside_a_piece() {

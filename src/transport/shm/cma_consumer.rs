@@ -4,15 +4,12 @@
 use std::io;
 
 use crate::engine::{OpKind, Rank};
-use crate::sync::AtomicU32;
-use crate::transport::datatype::element::ForeignReduce;
 
 use super::accumulate::LOCK_HOLD_BYTES;
 use super::channel::{Channel, Consuming, PublishedSlot};
 use super::cma::{self, Batch, Direction};
 use super::context::Context;
 use super::inbox::combine_slot;
-use super::protocol::AccumulateLock;
 use super::run_list::{RunList, combine_packed};
 
 /// Target bytes that a batch of atomic operations may read without need, to save system calls.
@@ -21,12 +18,19 @@ const SLACK: u64 = 4096;
 /// The target whose part this process takes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CmaPeer<'a> {
-    pub(super) pid: i32,
-    /// Address of its window memory in its own process.
-    pub(super) base: u64,
-    pub(super) accumulate_lock: &'a AtomicU32,
     pub(super) rank: Rank,
     pub(super) context: &'a Context,
+}
+
+impl CmaPeer<'_> {
+    fn pid(self) -> i32 {
+        self.context.blocks.rank(self.rank).info.0.pid
+    }
+
+    /// Address of its window memory in its own process.
+    fn base(self) -> u64 {
+        self.context.blocks.rank(self.rank).info.0.memory
+    }
 }
 
 /// Buffers for the system calls, kept for reuse.
@@ -58,7 +62,6 @@ impl CmaConsumer {
         channel: &Channel,
         end: u64,
         peer: CmaPeer<'_>,
-        foreign: ForeignReduce,
     ) -> io::Result<Consumed> {
         let Some(mut consuming) = channel.try_consume() else { return Ok(Consumed::TargetBusy) };
         let mut position = consuming.position();
@@ -74,8 +77,8 @@ impl CmaConsumer {
                 }
                 OpKind::Put => self.copies(&consuming, position, end, peer, Direction::Write),
                 OpKind::Get => self.copies(&consuming, position, end, peer, Direction::Read),
-                _ if tag.has_run_list => self.scattered(&consuming, position, peer, foreign),
-                _ => self.atomics(&consuming, position, end, peer, foreign),
+                _ if tag.has_run_list => self.scattered(&consuming, position, peer),
+                _ => self.atomics(&consuming, position, end, peer),
             };
             let (next, error) = match run {
                 Ok(next) => (next, None),
@@ -114,14 +117,14 @@ impl CmaConsumer {
                     let list = unsafe { RunList::read(data) };
                     self.push_list(list, peer);
                 }
-                Direction::Write => self.batch.push_over(data, peer.base + disp, len),
-                Direction::Read => self.batch.push(data, peer.base + disp, len),
+                Direction::Write => self.batch.push_over(data, peer.base() + disp, len),
+                Direction::Read => self.batch.push(data, peer.base() + disp, len),
             }
             position += 1;
         }
         // SAFETY: the local pieces are payloads of slots, which belong to the consumer lock's
         // holder.
-        match unsafe { self.batch.run(direction, peer.pid) } {
+        match unsafe { self.batch.run(direction, peer.pid()) } {
             Ok(()) => Ok(position),
             Err((whole, error)) => Err((first + whole as u64, error)),
         }
@@ -131,7 +134,7 @@ impl CmaConsumer {
     fn push_list(&mut self, list: RunList<'_>, peer: CmaPeer<'_>) {
         let mut runs = list.runs().peekable();
         while let Some((disp, len, data)) = runs.next() {
-            self.batch.push_part(data, peer.base + disp, len, runs.peek().is_none());
+            self.batch.push_part(data, peer.base() + disp, len, runs.peek().is_none());
         }
     }
 
@@ -141,24 +144,25 @@ impl CmaConsumer {
         consuming: &Consuming<'_>,
         position: u64,
         peer: CmaPeer<'_>,
-        foreign: ForeignReduce,
     ) -> Advanced {
         let PublishedSlot { tag, len, data, .. } = own_slot(consuming, position);
         // SAFETY: this process wrote and published the list, and holds the consumer lock.
         let list = unsafe { RunList::read(data) };
         self.scratch.resize(len, 0);
         let packed = RunList { data: self.scratch.as_mut_ptr(), ..list };
-        let _held = AccumulateLock(peer.accumulate_lock).lock();
+        let _held = peer.context.blocks.rank(peer.rank).accumulate_lock().lock();
         for direction in [Direction::Read, Direction::Write] {
             self.batch.clear();
             self.push_list(packed, peer);
             // SAFETY: the local pieces lie in the scratch buffer, which has room for all data.
-            unsafe { self.batch.run(direction, peer.pid) }
+            unsafe { self.batch.run(direction, peer.pid()) }
                 .map_err(|(_, error)| (position, error))?;
             if direction == Direction::Read {
                 // SAFETY: the scratch buffer now holds the target's elements, packed; it and the
                 // list belong to this process, which holds the consumer lock.
-                unsafe { combine_packed(list, tag, &tag.combine(foreign), packed.data) };
+                unsafe {
+                    combine_packed(list, tag, &tag.combine(peer.context.foreign), packed.data)
+                };
             }
         }
         Ok(position + 1)
@@ -172,16 +176,21 @@ impl CmaConsumer {
         first: u64,
         end: u64,
         peer: CmaPeer<'_>,
-        foreign: ForeignReduce,
     ) -> Advanced {
         let (from, to, last) = hull(consuming, first, end);
         self.scratch.resize((to - from) as usize, 0);
         let scratch = self.scratch.as_mut_ptr();
         self.batch.clear();
-        let _held = AccumulateLock(peer.accumulate_lock).lock();
+        let _held = peer.context.blocks.rank(peer.rank).accumulate_lock().lock();
         // SAFETY: the scratch buffer has room for the hull.
         unsafe {
-            cma::transfer(Direction::Read, peer.pid, scratch, peer.base + from, self.scratch.len())
+            cma::transfer(
+                Direction::Read,
+                peer.pid(),
+                scratch,
+                peer.base() + from,
+                self.scratch.len(),
+            )
         }
         .map_err(|error| (first, error))?;
         for position in first..last {
@@ -189,15 +198,15 @@ impl CmaConsumer {
             let place = scratch.wrapping_add((disp - from) as usize);
             // SAFETY: the hull contains the slot's target bytes, so they are in the scratch buffer;
             // the payload belongs to the holder of the consumer lock.
-            unsafe { combine_slot(tag, data, place, len, foreign) };
+            unsafe { combine_slot(tag, data, place, len, peer.context.foreign) };
             // Write back exactly the operation's bytes, since other processes may write the bytes
             // beside them. An element that occurs twice is written twice with its final value.
-            self.batch.push_over(place, peer.base + disp, len);
+            self.batch.push_over(place, peer.base() + disp, len);
         }
         // The same bytes were just read, so an error here means that the window's memory has been
         // unmapped meanwhile. Only then could an operation be applied again later.
         // SAFETY: all local pieces lie in the scratch buffer.
-        match unsafe { self.batch.run(Direction::Write, peer.pid) } {
+        match unsafe { self.batch.run(Direction::Write, peer.pid()) } {
             Ok(()) => Ok(last),
             Err((whole, error)) => Err((first + whole as u64, error)),
         }

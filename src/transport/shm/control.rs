@@ -10,6 +10,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 use super::doorbell::Arm;
 use super::process::{self, MemoryFileId};
+use super::protocol::AccumulateLock;
 
 /// Places its content on a cache line of its own.
 #[repr(C, align(64))]
@@ -70,7 +71,6 @@ pub(super) struct RankInfo {
 }
 
 impl RankInfo {
-    /// The rank's memory file.
     pub(super) fn memory_file(&self) -> MemoryFileId {
         MemoryFileId { pid: self.pid, fd: self.fd, nonce: self.nonce }
     }
@@ -83,8 +83,8 @@ pub(super) struct RankBlock {
     pub(super) tail: CacheLine<AtomicU64>,
     /// On one line: the last reader looks for the writer right after it has counted itself out.
     pub(super) readers: CacheLine<ReaderWords>,
-    /// Accumulate lock of this rank's memory [AT-1].
-    pub(super) accumulate_lock: CacheLine<AtomicU32>,
+    /// Word of the accumulate lock of this rank's memory [AT-1].
+    accumulate_word: CacheLine<AtomicU32>,
     /// Counts the rank's polls, so that origins notice when it stops. Written by the rank alone.
     pub(super) polls: CacheLine<AtomicU32>,
     pub(super) contacts: CacheLine<ContactWords>,
@@ -107,6 +107,12 @@ pub(super) struct ContactWords {
 }
 
 impl RankBlock {
+    /// The accumulate lock of the rank's memory.
+    #[inline(always)]
+    pub(super) fn accumulate_lock(&self) -> AccumulateLock<'_> {
+        AccumulateLock(&self.accumulate_word.0)
+    }
+
     /// The rank's armed word of this window.
     #[inline(always)]
     pub(super) fn arm(&self) -> Arm<'_> {
@@ -241,7 +247,6 @@ impl ControlBlocks {
         unsafe { (&raw const (*self.ranks.add(rank as usize)).info.0).cast_mut().write(info) }
     }
 
-    /// The block of an ordered pair.
     #[inline(always)]
     pub(super) fn pair(&self, owner: Rank, peer: Rank) -> &PairBlock {
         debug_assert!((owner as usize) < self.size && (peer as usize) < self.size);

@@ -63,13 +63,11 @@ fn ranges(blocks: ControlBlocks, ranks: u32) -> Option<(Vec<CounterRange>, u64)>
 }
 
 impl Counters {
-    /// Number of counters of `rank`.
     #[inline(always)]
     pub(super) fn number(&self, rank: Rank) -> u32 {
         self.ranges[rank as usize].number
     }
 
-    /// A counter of `rank`, if it has one of this index.
     #[inline(always)]
     pub(super) fn get(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
         let range = self.ranges.get(rank as usize).filter(|range| index < range.number)?;
@@ -142,6 +140,6 @@ impl CounterSetup {
                 &opened
             }
         };
-        Ok(Counters { segment: Segment::map(file, len.max(LINE))?, ranges })
+        Ok(Counters { segment: Segment::map(file, len.max(LINE), 1)?, ranges })
     }
 }

@@ -12,7 +12,6 @@ use crate::transport::datatype::element::ForeignReduce;
 use super::accumulate::LOCK_HOLD_BYTES;
 use super::channel::{Channel, PublishedSlot, SLOTS, Tag};
 use super::context::Context;
-use super::protocol::AccumulateLock;
 use super::regions::Regions;
 use super::run_list::RunList;
 
@@ -188,7 +187,7 @@ unsafe fn apply(slot: PublishedSlot, context: &Context) {
         _ => {
             // A piece of a channel is shorter than one hold of the lock may be.
             const _: () = assert!(super::outbox::PIECE_MAX <= LOCK_HOLD_BYTES);
-            let _held = AccumulateLock(&context.blocks.rank(context.me).accumulate_lock.0).lock();
+            let _held = context.blocks.rank(context.me).accumulate_lock().lock();
             // SAFETY: payload and `len` bytes at `target` are valid; the accumulate lock is held
             // [AT-1].
             unsafe { combine_slot(tag, data, target, len, context.foreign) };
@@ -204,8 +203,7 @@ unsafe fn apply(slot: PublishedSlot, context: &Context) {
 unsafe fn apply_list(tag: Tag, payload: *mut u8, context: &Context) {
     let combine = tag.combine(context.foreign);
     let atomic = !matches!(tag.kind, OpKind::Put | OpKind::Get);
-    let _held =
-        atomic.then(|| AccumulateLock(&context.blocks.rank(context.me).accumulate_lock.0).lock());
+    let _held = atomic.then(|| context.blocks.rank(context.me).accumulate_lock().lock());
     // SAFETY: the list belongs to the caller, its runs lie in the window memory, and the accumulate
     // lock is held if the operation is atomic [AT-1].
     unsafe { RunList::read(payload).apply(tag.kind, &combine, context.base) };

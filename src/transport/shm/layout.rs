@@ -101,36 +101,28 @@ impl Layout {
         let channels = created && ranks > 1;
         let ranks = u64::from(ranks);
         let pair_count = ranks.checked_mul(ranks)?;
-        let rank_blocks = (size_of::<Header>() as u64).next_multiple_of(SMALL_PAGE / 8);
-        let pairs = ranks.checked_mul(size_of::<RankBlock>() as u64)?.checked_add(rank_blocks)?;
-        let contacts = pair_count.checked_mul(size_of::<PairBlock>() as u64)?.checked_add(pairs)?;
-        let mut end = contacts;
-        if channels {
-            end = ranks.checked_mul(contact_words(ranks) * 8)?.checked_add(end)?;
-        }
-        let rings = round_up(end)?;
-        end = rings;
-        if ranks > 1 {
-            end = ranks.checked_mul(RING)?.checked_add(end)?;
-        }
-        let regions = round_up(end)?;
-        end = regions;
-        if created {
-            end = ranks.checked_mul(REGIONS)?.checked_add(end)?;
-        }
-        let channels_at = round_up(end)?;
-        end = channels_at;
-        if channels {
-            end = pair_count.checked_mul(size_of::<Channel>() as u64)?.checked_add(end)?;
-        }
-        let memory_at = end.checked_next_multiple_of(placement.align)?;
-        end = memory_at;
+        let mut end = size_of::<Header>() as u64;
+        let mut part = |align: u64, count: u64, bytes: u64| {
+            let at = end.checked_next_multiple_of(align)?;
+            end = count.checked_mul(bytes)?.checked_add(at)?;
+            Some(at)
+        };
+        let where_used = |used: bool, count: u64| if used { count } else { 0 };
+        // Parts begin at small pages, so that their contents do not depend on the kernel's page.
+        let rank_blocks = part(SMALL_PAGE / 8, ranks, size_of::<RankBlock>() as u64)?;
+        let pairs = part(1, pair_count, size_of::<PairBlock>() as u64)?;
+        let contacts = part(1, where_used(channels, ranks), contact_words(ranks) * 8)?;
+        let rings = part(SMALL_PAGE, where_used(ranks > 1, ranks), RING)?;
+        let regions = part(SMALL_PAGE, where_used(created, ranks), REGIONS)?;
+        let pair_bytes = size_of::<Channel>() as u64;
+        let channels_at = part(SMALL_PAGE, where_used(channels, pair_count), pair_bytes)?;
+        let memory_at = part(placement.align, 0, 0)?;
         for size in memory {
-            end = end.checked_add(placement.stride(size)?)?;
+            part(1, 1, placement.stride(size)?)?;
         }
-        end = round_up(end)?;
+        let total = part(SMALL_PAGE, 0, 0)?;
         // Offsets are pointer differences in every process.
-        (end <= isize::MAX as u64).then_some(Layout {
+        (total <= isize::MAX as u64).then_some(Layout {
             ranks: rank_blocks,
             pairs,
             contacts,
@@ -139,7 +131,7 @@ impl Layout {
             channels: channels_at,
             memory: memory_at,
             placement,
-            total: end,
+            total,
         })
     }
 
@@ -153,11 +145,6 @@ impl Layout {
         // The same sum was checked for all ranks.
         before.fold(self.memory, |at, size| at + self.placement.stride(size).unwrap_or(0))
     }
-}
-
-/// Parts begin at small pages, so that their contents do not depend on the kernel's page.
-fn round_up(bytes: u64) -> Option<u64> {
-    bytes.checked_next_multiple_of(SMALL_PAGE)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -16,12 +16,11 @@ use crate::sync::Ordering::{Acquire, Release, SeqCst};
 use crate::transport::Proposal;
 
 use super::copy;
-use super::datatype::{self, Combine, Shape, Shapes};
+use super::datatype::{self, Combine, Shape, Shapes, compare_swap};
 use bootstrap::WindowKind;
 use channels::Channels;
 use context::Context;
 use counters::{CounterSetup, Counters};
-use protocol::AccumulateLock;
 use region_table::{Attached, Tables};
 use setup::MappedWindow;
 use tags::{Claimed, TagQueue, TagRings};
@@ -205,7 +204,7 @@ impl ShmWindow {
 
     /// Locks this process's memory, to apply operations of processes that do not share it [LK-7].
     pub(crate) fn lock_accumulate(&self) -> protocol::AccumulateGuard<'_> {
-        AccumulateLock(&self.mapped.blocks.rank(self.me).accumulate_lock.0).lock()
+        self.mapped.blocks.rank(self.me).accumulate_lock().lock()
     }
 
     /// Whether the `len` bytes at `at` of this process's memory may be accessed: they lie in its
@@ -216,9 +215,6 @@ impl ShmWindow {
     }
 
     /// The same for the memory of `rank`.
-    ///
-    /// # Errors
-    /// The table of what `rank` has attached cannot be mapped.
     pub fn reaches(&self, rank: Rank, at: u64, len: u64) -> Result<bool, SystemError> {
         match &self.attached {
             Some(attached) => attached.covers(rank, at, len),
@@ -246,23 +242,13 @@ impl ShmWindow {
     }
 
     /// Attaches memory of this process to a dynamic window.
-    ///
-    /// # Errors
-    /// The memory cannot be attached.
     pub fn attach(&mut self, base: Addr, len: u64) -> Result<(), AttachError> {
-        self.attached
-            .as_mut()
-            .map_or(Err(AttachError::Unknown), |attached| attached.attach(base.0 as u64, len))
+        self.attached.as_mut().ok_or(AttachError::Unknown)?.attach(base.0 as u64, len)
     }
 
     /// Detaches memory of this process from a dynamic window.
-    ///
-    /// # Errors
-    /// Nothing was attached there.
     pub fn detach(&mut self, base: Addr) -> Result<(), AttachError> {
-        self.attached
-            .as_mut()
-            .map_or(Err(AttachError::Unknown), |attached| attached.detach(base.0 as u64))
+        self.attached.as_mut().ok_or(AttachError::Unknown)?.detach(base.0 as u64)
     }
 
     /// Address of the memory of `rank` in this process, if it is mapped and not empty.
@@ -342,9 +328,6 @@ impl ShmWindow {
     /// Gives each process `number` notification counters of its own. Collective, in steps with an
     /// agreement after each, to which a process that fails objects. Nobody may notify until
     /// [`counters_made`](Self::counters_made), which follows the last step or an objection.
-    ///
-    /// # Errors
-    /// The segment cannot be created or mapped.
     pub fn make_counters(&mut self, step: CounterStep, number: u32) -> Result<(), SystemError> {
         let (blocks, me) = (self.mapped.blocks, self.me);
         match step {
@@ -374,7 +357,7 @@ impl ShmWindow {
         if let Some(channels) = &mut self.channels {
             // SAFETY: the boxed counters do not move, and live until they are replaced here or the
             // window is dropped with its channels.
-            unsafe { channels.set_counters(self.counters.as_deref()) };
+            unsafe { channels.context.set_counters(self.counters.as_deref()) };
         }
         before
     }
@@ -532,7 +515,7 @@ impl ShmWindow {
                 datatype::transfer(there, target, to, result)
             },
             _ => {
-                let lock = AccumulateLock(&self.mapped.blocks.rank(op.target).accumulate_lock.0);
+                let lock = self.mapped.blocks.rank(op.target).accumulate_lock();
                 let input = origin.as_ref().map(|side| (from, side));
                 let output = result.as_ref().map(|side| (to, side));
                 // SAFETY: the sides are checked and valid as for a put; the callee accesses the
@@ -554,26 +537,20 @@ impl ShmWindow {
     #[inline(always)]
     fn apply_atomic(&self, op: &Op, target: *mut u8) {
         let (origin, result) = (op.origin.0 as *const u8, op.result.0 as *mut u8);
-        let lock = AccumulateLock(&self.mapped.blocks.rank(op.target).accumulate_lock.0);
+        let lock = self.mapped.blocks.rank(op.target).accumulate_lock();
         let len = op.len as usize;
         let combine = self.combine(op);
         // SAFETY: the caller has checked the target bytes, and the application keeps the buffers
-        // valid until the operation completes [EP-8]. The callee takes the target's accumulate
-        // lock.
+        // valid until the operation completes [EP-8]. The target's accumulate lock is held here, or
+        // taken by the callee.
         unsafe {
             match op.kind {
                 OpKind::GetAccumulate => {
                     accumulate::accumulate(lock, &combine, origin, target, Some(result), len)
                 }
                 OpKind::CompareAndSwap => {
-                    accumulate::compare_and_swap(
-                        lock,
-                        target,
-                        op.compare.0 as *const u8,
-                        origin,
-                        result,
-                        len,
-                    );
+                    let _held = lock.lock();
+                    compare_swap(target, op.compare.0 as *const u8, origin, result, len);
                 }
                 _ => accumulate::accumulate(lock, &combine, origin, target, None, len),
             }

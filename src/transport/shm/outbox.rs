@@ -358,10 +358,25 @@ impl Outbox {
                 }
             }
         }
-        let result = if has_result(op) {
-            (op.result.0 as *mut u8).wrapping_add(at)
-        } else {
-            std::ptr::null_mut()
+        self.publish(op, (at, part), data, (None, false), ticket);
+        true
+    }
+
+    /// Publishes the slot at the tail, which is filled with the data of `op` from byte `at` on.
+    #[inline(always)]
+    fn publish(
+        &mut self,
+        op: &Op,
+        (at, part): (usize, usize),
+        data: *mut u8,
+        (shape, has_run_list): (Option<Shaped>, bool),
+        ticket: Ticket,
+    ) {
+        // The results of a shaped operation are unpacked, from byte `at` of its data on.
+        let offset = if shape.is_none() { at } else { 0 };
+        let result = match has_result(op) {
+            true => (op.result.0 as *mut u8).wrapping_add(offset),
+            false => std::ptr::null_mut(),
         };
         let has_last = at + part == op.len as usize;
         self.slots[self.tail as usize % SLOTS] = SentSlot {
@@ -371,12 +386,12 @@ impl Outbox {
             ends: stage_of_data(op).filter(|_| has_last).map(|stage| (ticket, stage)),
             has_last,
             payload_end: self.payload_tail,
-            shape: None,
-            from: 0,
+            shape,
+            from: at as u64,
         };
-        publish(&slot.stamp, self.tail, Tag::of(op, false).encode());
+        let slot = self.channel().slot(self.tail);
+        publish(&slot.stamp, self.tail, Tag::of(op, has_run_list).encode());
         self.tail += 1;
-        true
     }
 
     /// Fills and publishes one slot with the data of a shaped operation from byte `at` on, at most
@@ -412,57 +427,30 @@ impl Outbox {
         }
         let has_run_list = !matches!(entries[..], [StridedRun { count: 1, .. }]);
         let before = if has_run_list { run_list::header_len(entries.len()) } else { 0 };
-        let sent = match self.reserve(before + part) {
-            Some(payload) => {
-                self.fill_shaped(op, shaped, (at, part), (&entries, has_run_list), payload, ticket);
-                part
+        if let Some(payload) = self.reserve(before + part) {
+            let channel = self.channel();
+            let slot = channel.slot(self.tail);
+            let mut data = channel.data(slot, payload);
+            let sends = op.kind != OpKind::Get
+                && !(op.kind == OpKind::GetAccumulate && op.reduction == reduction::NO_OP);
+            // SAFETY: fewer than SLOTS positions are uncollected, so the slot is the origin's to
+            // write, and `reserve` gave it the payload, aligned to a cache line. The application
+            // keeps the buffers valid for their sides until the operation completes [EP-8].
+            unsafe {
+                slot.fill(entries[0].disp, part as u32, payload);
+                if has_run_list {
+                    data = RunList::write(data, &entries);
+                }
+                if let Some(origin) = self.shapes.get(shaped).origin.as_ref().filter(|_| sends) {
+                    datatype::pack(op.origin.0 as *const u8, origin, at as u64, data, part);
+                }
             }
-            None => 0,
-        };
-        self.entries = entries;
-        sent
-    }
-
-    /// Fills and publishes the slot at the tail, whose payload is reserved.
-    fn fill_shaped(
-        &mut self,
-        op: &Op,
-        shaped: Shaped,
-        (at, part): (usize, usize),
-        (entries, has_run_list): (&[StridedRun], bool),
-        payload: u32,
-        ticket: Ticket,
-    ) {
-        let channel = self.channel();
-        let slot = channel.slot(self.tail);
-        let mut data = channel.data(slot, payload);
-        let sends = op.kind != OpKind::Get
-            && !(op.kind == OpKind::GetAccumulate && op.reduction == reduction::NO_OP);
-        // SAFETY: fewer than SLOTS positions are uncollected, so the slot is the origin's to write,
-        // and `reserve` gave it the payload, aligned to a cache line. The application keeps the
-        // buffers valid for their sides until the operation completes [EP-8].
-        unsafe {
-            slot.fill(entries[0].disp, part as u32, payload);
-            if has_run_list {
-                data = RunList::write(data, entries);
-            }
-            if let Some(origin) = self.shapes.get(shaped).origin.as_ref().filter(|_| sends) {
-                datatype::pack(op.origin.0 as *const u8, origin, at as u64, data, part);
-            }
+            self.publish(op, (at, part), data, (Some(shaped), has_run_list), ticket);
+        } else {
+            part = 0;
         }
-        let has_last = at + part == op.len as usize;
-        self.slots[self.tail as usize % SLOTS] = SentSlot {
-            result: if has_result(op) { op.result.0 as *mut u8 } else { std::ptr::null_mut() },
-            data,
-            len: part as u32,
-            ends: stage_of_data(op).filter(|_| has_last).map(|stage| (ticket, stage)),
-            has_last,
-            payload_end: self.payload_tail,
-            shape: Some(shaped),
-            from: at as u64,
-        };
-        publish(&slot.stamp, self.tail, Tag::of(op, has_run_list).encode());
-        self.tail += 1;
+        self.entries = entries;
+        part
     }
 
     /// Reserves `need` bytes of the payload area for the next slot; returns their offset.

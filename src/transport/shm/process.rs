@@ -25,7 +25,6 @@ use super::doorbell::{self, Doorbell};
 use super::layout::page;
 use super::segment::{self, Segment, Step, SystemError};
 
-/// First page of the file.
 #[repr(C)]
 struct FirstPage {
     summary: CacheLine<AtomicU64>,
@@ -44,7 +43,6 @@ impl MappedFile {
         Segment::map_part(file, 0, len.max(page())).map(MappedFile)
     }
 
-    /// The mapped bytes.
     pub(super) fn segment(&self) -> &Segment {
         &self.0
     }
@@ -71,7 +69,6 @@ pub(super) struct MemoryFileId {
     pub(super) nonce: u64,
 }
 
-/// This process's memory file.
 struct ProcessMemory {
     file: File,
     id: MemoryFileId,

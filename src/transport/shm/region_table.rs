@@ -28,7 +28,6 @@ use super::segment::{Segment, SystemError};
 
 /// Regions for which a table in the segment has room.
 pub(super) const IN_SEGMENT: u64 = 256;
-/// Bytes of an entry.
 pub(super) const ENTRY: u64 = 16;
 
 /// A region in a table: its first byte, and the byte after its last.
@@ -100,7 +99,6 @@ pub(super) struct Attached {
     peers: RefCell<HashMap<Rank, PeerTable>>,
 }
 
-/// The table of another process.
 #[derive(Debug, Default)]
 struct PeerTable {
     /// The process's memory file, if its table is there.
@@ -131,7 +129,6 @@ impl Attached {
         Rc::clone(&self.own)
     }
 
-    /// Attaches memory of this process.
     pub(super) fn attach(&mut self, start: u64, len: u64) -> Result<(), AttachError> {
         if self.own.borrow().sorted().len() >= self.table().len() {
             self.grow()?;
@@ -153,9 +150,6 @@ impl Attached {
     }
 
     /// Whether `rank` has attached each of the `len` bytes at `start`.
-    ///
-    /// # Errors
-    /// The table of `rank` cannot be mapped.
     pub(super) fn covers(&self, rank: Rank, start: u64, len: u64) -> Result<bool, SystemError> {
         if len == 0 {
             return Ok(true);
@@ -170,7 +164,6 @@ impl Attached {
         peer.covers(words, self.tables.of(rank), file, (start, len))
     }
 
-    /// This process's table.
     fn table(&self) -> &[RegionEntry] {
         match &self.extent {
             Some(extent) => entries(&extent.segment, 0, extent.segment.len() / ENTRY),

@@ -33,7 +33,6 @@ pub(super) fn header_len(entries: usize) -> usize {
     (size_of::<u64>() + entries * size_of::<StridedRun>()).next_multiple_of(LINE)
 }
 
-/// A list in a payload.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunList<'a> {
     pub(super) entries: &'a [StridedRun],

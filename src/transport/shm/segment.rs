@@ -9,7 +9,7 @@ use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 
 use super::layout::page;
 
@@ -130,6 +130,28 @@ pub(super) fn open(pid: i32, fd: RawFd) -> Result<File, SystemError> {
         .map_err(|error| SystemError::of(Step::Open, &error, libc::EIO))
 }
 
+const READ_WRITE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
+
+/// Maps memory.
+///
+/// # Safety
+/// With `MAP_FIXED`, nobody uses the range at `address`.
+unsafe fn mmap(
+    address: *mut u8,
+    len: u64,
+    protection: libc::c_int,
+    flags: libc::c_int,
+    fd: RawFd,
+    offset: u64,
+) -> Result<NonNull<u8>, SystemError> {
+    // SAFETY: a range that is replaced is unused (contract of this function).
+    let base =
+        unsafe { libc::mmap(address.cast(), len as usize, protection, flags, fd, offset as i64) };
+    NonNull::new(base.cast())
+        .filter(|_| base != libc::MAP_FAILED)
+        .ok_or_else(|| SystemError::last(Step::Map))
+}
+
 /// A segment, or a part of one, as mapped in this process.
 #[derive(Debug)]
 pub(super) struct Segment {
@@ -143,16 +165,11 @@ unsafe impl Send for Segment {}
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// Sets the segment's final length and maps it. Every process sets the length, always to the
-    /// same value, so none has to wait for the creator.
-    pub(super) fn map(file: &File, len: u64) -> Result<Self, SystemError> {
-        Self::set_length(file, len)?;
-        Self::map_part(file, 0, len)
-    }
-
-    /// As [`map`](Self::map), at a multiple of `align`, a power of two.
-    pub(super) fn map_aligned(file: &File, len: u64, align: u64) -> Result<Self, SystemError> {
-        Self::set_length(file, len)?;
+    /// Sets the segment's final length and maps it at a multiple of `align`, a power of two. Every
+    /// process sets the length, always to the same value, so none has to wait for the creator.
+    pub(super) fn map(file: &File, len: u64, align: u64) -> Result<Self, SystemError> {
+        resize(file, len)?;
+        seal(file, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)?;
         if align <= page() {
             return Self::map_part(file, 0, len);
         }
@@ -161,70 +178,35 @@ impl Segment {
         let room =
             len.checked_add(align).filter(|room| *room <= isize::MAX as u64).ok_or(too_long)?;
         // Reserve addresses that contain an aligned range of the length wherever they start. The
-        // rest is unmapped below. SAFETY: the kernel chooses the address, so no existing mapping is
-        // replaced.
-        let found = unsafe {
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-            libc::mmap(std::ptr::null_mut(), room as usize, libc::PROT_NONE, flags, -1, 0)
-        };
-        if found == libc::MAP_FAILED {
-            return Err(SystemError::last(Step::Map));
-        }
-        let before = (found as u64).next_multiple_of(align) - found as u64;
-        let start = found.wrapping_byte_add(before as usize);
+        // rest is unmapped below.
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
+        let found = unsafe { mmap(null_mut(), room, libc::PROT_NONE, flags, -1, 0) }?;
+        let before = (found.as_ptr() as u64).next_multiple_of(align) - found.as_ptr() as u64;
+        let start = found.as_ptr().wrapping_add(before as usize);
+        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
         // SAFETY: all three parts lie in the range just reserved, which nothing else uses.
         unsafe {
-            let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
-            let base = libc::mmap(
-                start,
-                len as usize,
-                libc::PROT_READ | libc::PROT_WRITE,
-                flags,
-                file.as_raw_fd(),
-                0,
-            );
-            if base == libc::MAP_FAILED {
-                let failure = SystemError::last(Step::Map);
-                libc::munmap(found, room as usize);
-                return Err(failure);
-            }
+            let base = mmap(start, len, READ_WRITE, flags, file.as_raw_fd(), 0)
+                .inspect_err(|_| _ = libc::munmap(found.as_ptr().cast(), room as usize))?;
             if before > 0 {
-                libc::munmap(found, before as usize);
+                libc::munmap(found.as_ptr().cast(), before as usize);
             }
             if before + len < room {
-                libc::munmap(start.wrapping_byte_add(len as usize), (room - before - len) as usize);
+                let rest = start.wrapping_add(len as usize).cast();
+                libc::munmap(rest, (room - before - len) as usize);
             }
+            Ok(Segment { base, len: len as usize })
         }
-        NonNull::new(start.cast()).map(|base| Segment { base, len: len as usize }).ok_or(too_long)
-    }
-
-    /// Sets the segment's final length.
-    fn set_length(file: &File, len: u64) -> Result<(), SystemError> {
-        resize(file, len)?;
-        seal(file, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)
     }
 
     /// Maps `len` bytes of a file at `offset`, a multiple of the page. A caller that maps beyond
     /// the end of the file must not access what is beyond.
     pub(super) fn map_part(file: &File, offset: u64, len: u64) -> Result<Self, SystemError> {
-        let len = len as usize;
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
         // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                protection,
-                flags,
-                file.as_raw_fd(),
-                offset as i64,
-            )
-        };
-        match NonNull::new(base.cast::<u8>()) {
-            Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => Ok(Segment { base, len }),
-            _ => Err(SystemError::last(Step::Map)),
-        }
+        let base = unsafe { mmap(null_mut(), len, READ_WRITE, flags, file.as_raw_fd(), offset) }?;
+        Ok(Segment { base, len: len as usize })
     }
 
     /// Length in bytes.
@@ -258,13 +240,13 @@ mod tests {
     #[test]
     fn the_length_of_a_mapped_segment_is_sealed() {
         let file = create().unwrap();
-        let segment = Segment::map(&file, 10_000).unwrap();
+        let segment = Segment::map(&file, 10_000, 1).unwrap();
         for len in [0, 4096, 9_999, 10_001, 1 << 20] {
             let refused = resize(&file, len).unwrap_err();
             assert_eq!((refused.step, refused.errno), (Step::Resize, libc::EPERM), "{len} bytes");
         }
         // The other processes of the window set the same length again.
-        let again = Segment::map_aligned(&file, 10_000, 1 << 16).unwrap();
+        let again = Segment::map(&file, 10_000, 1 << 16).unwrap();
         // SAFETY: inside both mappings, which nobody else uses.
         unsafe {
             segment.at(9_999).write(7);
@@ -276,7 +258,7 @@ mod tests {
     fn an_aligned_mapping_unmaps_the_rest_of_its_reservation() {
         let file = create().unwrap();
         let align = 1 << 21;
-        let segment = Segment::map_aligned(&file, 5 * page() + 1, align).unwrap();
+        let segment = Segment::map(&file, 5 * page() + 1, align).unwrap();
         assert_eq!(segment.base() as u64 % align, 0);
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let bounds = |line: &str| {

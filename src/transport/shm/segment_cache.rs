@@ -12,7 +12,6 @@ use std::sync::{Mutex, PoisonError};
 
 use super::segment::Segment;
 
-/// Segments that a process caches.
 const CACHED_MAX: usize = 4;
 
 /// Bytes of the largest segment that is cached.

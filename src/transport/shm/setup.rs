@@ -40,24 +40,17 @@ pub struct Settings {
 
 /// Why shared memory cannot serve a window. All processes get the same error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts of the errors say what they mean")]
 pub enum SetupError {
-    /// The processes have agreed not to make the window: [`Bootstrap::goes_on`].
+    /// [`Bootstrap::goes_on`] says so.
     #[error("the window is not wanted")]
     Unwanted,
-    /// The processes do not share one node.
     #[error("the window's processes are not all on one node")]
     NotOneNode,
-    /// A process of the window, on any node, has no memory for it.
     #[error("a process of the window has no memory for it")]
     NoMemory,
-    /// A system call failed in some process.
     #[error("{} failed on rank {rank}: {}", error.step.name(), error.reason())]
-    System {
-        /// The rank on which it failed.
-        rank: Rank,
-        /// The call and its errno.
-        error: SystemError,
-    },
+    System { rank: Rank, error: SystemError },
 }
 
 impl SetupError {
@@ -241,16 +234,9 @@ impl BootstrapRecord {
         if self.error.is_some() {
             return None;
         }
-        match segment::create() {
-            Ok(file) => {
-                self.fd = file.as_raw_fd();
-                Some(file)
-            }
-            Err(error) => {
-                self.error = Some(error);
-                None
-            }
-        }
+        let file = segment::create().map_err(|error| self.error = Some(error)).ok()?;
+        self.fd = file.as_raw_fd();
+        Some(file)
     }
 }
 
@@ -316,7 +302,7 @@ fn map_new(
         total if total <= CACHED_BYTES_MAX => total.next_power_of_two(),
         total => total,
     };
-    let segment = Segment::map_aligned(&file, len, layout.align())?;
+    let segment = Segment::map(&file, len, layout.align())?;
     let blocks = blocks_of(&segment, layout, size);
     // Rank 0 must keep its descriptor until the others have opened it.
     Ok((segment, blocks, Some(file)))

@@ -150,7 +150,6 @@ impl TagRings {
         self.blocks
     }
 
-    /// The ring of a process.
     #[inline(always)]
     pub(super) fn of(&self, rank: Rank) -> TagRing<'_> {
         let block = self.blocks.rank(rank);
@@ -190,7 +189,7 @@ impl Claimed<'_> {
 const PUBLISH_EVERY: u64 = SLOTS as u64 / 4;
 
 /// Tagged notifications of one process: the consumer of its own ring, and a producer of the others.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct TagQueue {
     /// `None` in a window of one process.
     rings: Option<TagRings>,
@@ -209,16 +208,7 @@ pub(super) struct TagQueue {
 
 impl TagQueue {
     pub(super) fn new(rings: Option<TagRings>, me: Rank, ranks: u32) -> Self {
-        TagQueue {
-            rings,
-            me,
-            position: 0,
-            published: 0,
-            was_used: false,
-            pending: VecDeque::new(),
-            known_heads: Vec::new(),
-            ranks,
-        }
+        TagQueue { rings, me, ranks, ..TagQueue::default() }
     }
 
     /// Sends a tagged notification to this process itself.
@@ -258,7 +248,6 @@ impl TagQueue {
         })
     }
 
-    /// The next notification to this process.
     #[inline]
     pub(super) fn next(&mut self) -> Option<Arrival> {
         if let Some(arrival) = self.pending.pop_front() {

@@ -20,6 +20,7 @@ pub struct Event {
 
 /// The kinds of recorded events.
 #[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the variants describe their fields")]
 pub enum EventKind {
     /// An operation was accepted.
     Posted(Op),
@@ -29,35 +30,12 @@ pub enum EventKind {
     Effect(Op),
     /// The operation's notification took effect at its target.
     Notified(Op),
-    /// A signal was accepted.
-    Signalled {
-        /// Reader.
-        to: u32,
-        /// Word.
-        word: Word,
-        /// New value.
-        value: u64,
-    },
-    /// A signal became visible to its reader.
-    Seen {
-        /// Reader.
-        to: u32,
-        /// Word.
-        word: Word,
-        /// New value.
-        value: u64,
-    },
-    /// A lock word was accessed.
-    Accessed {
-        /// Rank that holds the word.
-        home: u32,
-        /// Word.
-        word: LockWord,
-        /// Access.
-        access: Atomic,
-        /// Old value.
-        old: u64,
-    },
+    /// A signal to rank `to` was accepted.
+    Signalled { to: u32, word: Word, value: u64 },
+    /// A signal became visible to rank `to`.
+    Seen { to: u32, word: Word, value: u64 },
+    /// A lock word that rank `home` holds was accessed, and had the value `old`.
+    Accessed { home: u32, word: LockWord, access: Atomic, old: u64 },
 }
 
 impl Network {

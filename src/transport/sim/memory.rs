@@ -1,6 +1,7 @@
 //! Memory of the ranks and payloads of messages, in worlds that carry bytes.
 
-use super::words::Map;
+use hashbrown::HashMap;
+
 use crate::engine::{Addr, Element, Op, OpKind, Reduction, Shaped};
 use crate::transport::datatype::element::{native, reduction};
 use crate::transport::datatype::{Shape, Shapes, Side};
@@ -32,7 +33,7 @@ pub(super) struct Memory {
     /// By window and rank.
     windows: Vec<Vec<Vec<u8>>>,
     private: Vec<Vec<u8>>,
-    payloads: Map<u32, Payload>,
+    payloads: HashMap<u32, Payload>,
     /// Shapes of operations that were not sent yet.
     shapes: Shapes,
 }
@@ -57,7 +58,7 @@ impl Memory {
         Memory {
             windows: Vec::new(),
             private: vec![Vec::new(); ranks as usize],
-            payloads: Map::default(),
+            payloads: HashMap::default(),
             shapes: Shapes::new(),
         }
     }

@@ -1,13 +1,13 @@
 //! Messages in flight, and their connections.
 
+use hashbrown::HashMap;
+
 use super::Time;
-use super::words::Map;
 use crate::engine::{Atomic, LockWord, Notification, Word};
 
 /// End of a list.
 pub(super) const NIL: u32 = u32::MAX;
 
-/// The purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Put,
@@ -16,13 +16,11 @@ pub(super) enum Purpose {
     /// Accumulates and compare-and-swaps that fetch.
     Fetch,
     Signal(Word),
-    /// Accesses a lock word.
     Access(LockWord, Atomic),
     /// A packet of the network's owner.
     Packet,
 }
 
-/// The path of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Path {
     /// Loads and stores inside a node.
@@ -33,7 +31,6 @@ pub(super) enum Path {
     Wire,
 }
 
-/// A message in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message {
     pub(super) origin: u32,
@@ -114,10 +111,8 @@ impl<T> std::ops::IndexMut<u32> for Slots<T> {
     }
 }
 
-/// One direction of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Direction {
-    /// Messages sent.
     pub(super) sent: u32,
     /// Messages whose landing time is fixed.
     pub(super) admitted: u32,
@@ -138,10 +133,9 @@ pub(super) struct Connection {
     pub(super) directions: [Direction; 2],
 }
 
-/// All connections in use.
 #[derive(Default)]
 pub(super) struct Connections {
-    by_ranks: Map<u64, u32>,
+    by_ranks: HashMap<u64, u32>,
     list: Slots<Connection>,
 }
 
@@ -152,7 +146,6 @@ impl Connections {
         u64::from(origin) << 32 | u64::from(target)
     }
 
-    /// Number of messages in flight on a connection.
     #[inline]
     pub(super) fn in_flight(&self, origin: u32, target: u32) -> u32 {
         self.by_ranks.get(&Self::key(origin, target)).map_or(0, |at| self.list[*at].in_flight)

@@ -1,40 +1,11 @@
 //! The words that ranks write for each other, and the lock words. Only words that are not 0 are
 //! stored.
 
-use std::hash::{BuildHasherDefault, Hasher};
-
 use hashbrown::HashMap;
 
 use crate::engine::{LockWord, Word};
 
-/// A hash for small integers. It is deterministic, and no code iterates over a map.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Mix(u64);
-
 const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
-
-impl Hasher for Mix {
-    #[inline]
-    fn finish(&self) -> u64 {
-        // The product's high bits are well mixed; the table uses the low ones.
-        self.0.rotate_left(26)
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-    #[inline]
-    fn write_u32(&mut self, value: u32) {
-        self.write_u64(u64::from(value));
-    }
-    #[inline]
-    fn write_u64(&mut self, value: u64) {
-        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(FACTOR);
-    }
-}
-
-pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
 
 /// Folds a value into a running hash.
 #[inline]
@@ -56,9 +27,9 @@ fn two(high: u32, low: u32) -> u64 {
 /// All words of all ranks and windows.
 #[derive(Default)]
 pub(super) struct WordStore {
-    words: Map<WordKey, u64>,
+    words: HashMap<WordKey, u64>,
     /// Notification counters, by window and rank, and by number.
-    counters: Map<(u64, u32), u64>,
+    counters: HashMap<(u64, u32), u64>,
 }
 
 /// Bits for the word's code, below the window's number.

@@ -33,7 +33,6 @@ impl AtomicOp {
     }
 }
 
-/// Who waits for an access.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) enum Requester {
     Nobody,
@@ -44,7 +43,6 @@ pub(in super::super) enum Requester {
     Operation(Ticket, usize),
 }
 
-/// An access in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WordAccess {
     window: u32,
@@ -102,7 +100,6 @@ impl Context {
         self.connections[conn as usize].cas_loops > 0
     }
 
-    /// Whether accumulates are in flight.
     pub(in super::super) fn has_accumulates(&self, conn: ConnectionId) -> bool {
         self.connections[conn as usize].accumulates > 0
     }

@@ -28,7 +28,6 @@ const YIELD_POLLS: u64 = 1 << 10;
 /// Polls for which a queue pair outlives the peer's disconnect.
 const TIME_WAIT_POLLS: u64 = 64;
 
-/// The state of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) enum ConnectionState {
     /// There is no queue pair.

@@ -76,28 +76,18 @@ pub struct ContextStats {
 
 /// Why a peer cannot be reached any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts of the errors say what they mean")]
 pub enum ConnectionError {
-    /// A work request failed.
     #[error("{request} has failed: {status}")]
-    RequestFailed {
-        /// The request.
-        request: &'static str,
-        /// The device's text.
-        status: String,
-    },
-    /// A call of the device failed.
+    RequestFailed { request: &'static str, status: String },
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// No memory for the control words of the pair.
     #[error("no memory for control words: {0}")]
     ControlWords(RegistrationError),
-    /// The peer leaves requests of a broken window unanswered.
     #[error("it does not answer, and a window that it shares has lost a process")]
     Unresponsive,
-    /// The peer has rejected the connection.
     #[error("its queue pair cannot be connected, or has failed")]
     Rejected,
-    /// The peer has asked for control words of a process that the window lacks.
     #[error("it has asked for control words of a process that the window does not have")]
     InvalidLookup,
 }
@@ -147,10 +137,8 @@ struct UnfencedPut {
     ticket: Ticket,
 }
 
-/// Index of a connection.
 pub(super) type ConnectionId = u32;
 
-/// A connection to a peer process.
 #[derive(Debug, Default)]
 struct Connection {
     state: ConnectionState,
@@ -165,7 +153,6 @@ struct Connection {
     is_higher: bool,
     /// Time of the last use, in polls.
     used: u64,
-    /// Messages received.
     received: u64,
     /// Number of the last request posted, and of the last one known to be complete.
     posted: u64,
@@ -230,7 +217,6 @@ impl WindowEvents {
 #[derive(Debug, Default)]
 struct WindowSlot {
     events: WindowEvents,
-    /// There are events.
     has_events: bool,
     /// What the owner of the window wants to hear when there are.
     cookie: Option<u64>,
@@ -299,7 +285,6 @@ pub(super) struct LocalBuffer<'a> {
     pub(super) segments: &'a [LocalSegment],
 }
 
-/// A request to be posted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request<'a> {
     pub(super) opcode: Opcode,
@@ -310,9 +295,6 @@ pub(super) struct Request<'a> {
 
 impl Context {
     /// Takes over a device. `process` identifies this process among all that it may connect to.
-    ///
-    /// # Errors
-    /// The library's own buffers cannot be registered or posted.
     pub fn new(mut device: Box<dyn Device>, process: ProcessId) -> Result<Self, DeviceError> {
         let limits = device.limits();
         let receives = limits.receive_depth.min(limits.cq_depth / 4).max(1);
@@ -490,7 +472,6 @@ impl Context {
         true
     }
 
-    /// Whether a window has events.
     #[inline]
     pub(super) fn has_events(&self, window: u32) -> bool {
         self.windows[window as usize].as_ref().is_some_and(|slot| slot.has_events)

@@ -215,7 +215,6 @@ impl Context {
         NoResource
     }
 
-    /// The last request posted on a connection.
     pub(in super::super) fn last_posted(&self, conn: ConnectionId) -> PostedRequest {
         let connection = &self.connections[conn as usize];
         PostedRequest { generation: connection.generation, number: connection.posted }

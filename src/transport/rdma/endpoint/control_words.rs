@@ -12,16 +12,13 @@ use super::super::device::RegistrationError;
 use super::super::handshake::RemoteAddress;
 use super::super::registration_cache::RegistrationId;
 
-/// Words of a block.
 const WORDS: usize = 8;
-/// Blocks of a page.
 const BLOCKS: usize = 64;
 
 #[repr(C, align(4096))]
 #[derive(Debug)]
 struct Page([AtomicU64; WORDS * BLOCKS]);
 
-/// The control words of this process.
 #[derive(Debug, Default)]
 pub(super) struct ControlWords {
     /// With their registrations and remote keys.
@@ -29,10 +26,8 @@ pub(super) struct ControlWords {
     used: u32,
 }
 
-/// Number of a block.
 pub(super) type Block = u32;
 
-/// The process's own block.
 pub(super) const OWN_BLOCK: Block = 0;
 
 /// Place of a lock word in a process's own block, or in that of a pair.

@@ -37,16 +37,14 @@ use crate::transport::peers::PeerId;
 mod atomics;
 mod connect;
 mod control_words;
+mod fragments;
 mod operations;
-mod strided;
 mod words;
 
 use connect::Handshakes;
 use control_words::{Block, ControlWords, OWN_BLOCK};
-use strided::Chunk;
+use fragments::Chunk;
 
-/// Operations of at least so many bytes register the application's memory. Shorter ones are copied.
-const REGISTER_FROM: u64 = 32 * 1024;
 /// Polls after which the puts behind notifications get a remote fence, if nobody asks earlier. In a
 /// dialogue, the peer's next notification comes sooner, and one fence serves many puts.
 const FENCE_DELAY_POLLS: u32 = 128;
@@ -84,7 +82,6 @@ struct RemoteWindow {
 }
 
 impl RemoteWindow {
-    /// Whether its memory is registered.
     fn has_memory(&self) -> bool {
         self.memory != RemoteAddress::default()
     }
@@ -157,7 +154,6 @@ pub struct Endpoint {
     /// By number.
     peers: Vec<Peer>,
     by_connection: HashMap<ConnectionId, PeerId>,
-    /// Packets that wait to be sent.
     waiting_packets: usize,
     handshakes: Handshakes,
     events: WindowEvents,
@@ -191,9 +187,6 @@ impl Endpoint {
     ///
     /// # Safety
     /// The window's memory must stay mapped until [`end`](Self::end).
-    ///
-    /// # Errors
-    /// The control words cannot be registered.
     pub unsafe fn new(
         context: &SharedContext,
         me: Rank,

@@ -48,7 +48,6 @@ impl<'a> PortSelection<'a> {
     }
 }
 
-/// A usable port.
 pub(super) struct Port {
     pub(super) number: u8,
     pub(super) attributes: ibv_port_attr,

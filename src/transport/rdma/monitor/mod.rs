@@ -34,44 +34,26 @@ const STACK: usize = 64 * 1024;
 /// Reports that have not been taken.
 #[derive(Debug)]
 pub(super) struct Reports {
-    list: [Invalidation; MAX_REPORTS],
-    count: usize,
+    /// In order. Has the capacity for all that it may hold.
+    pub(super) list: Vec<Invalidation>,
     /// The list was too short: anything may have changed.
     pub(super) overflowed: bool,
 }
 
 impl Reports {
-    const fn new() -> Self {
-        Reports { list: [Invalidation::Unmapped(0, 0); MAX_REPORTS], count: 0, overflowed: false }
-    }
-
-    /// The reports, in order.
-    pub(super) fn list(&self) -> &[Invalidation] {
-        &self.list[..self.count]
-    }
-
-    fn clear(&mut self) {
-        (self.count, self.overflowed) = (0, false);
+    fn new() -> Self {
+        Reports { list: Vec::with_capacity(MAX_REPORTS), overflowed: false }
     }
 
     fn push(&mut self, report: Invalidation) {
-        if self.list().last() == Some(&report) {
+        if self.list.last() == Some(&report) {
             return;
         }
-        match self.list.get_mut(self.count) {
-            Some(entry) => {
-                *entry = report;
-                self.count += 1;
-            }
-            None => self.overflowed = true,
+        if self.list.len() < MAX_REPORTS {
+            self.list.push(report);
+        } else {
+            self.overflowed = true;
         }
-    }
-
-    /// Moves the reports of `other`, if there are any, here.
-    fn take_from(&mut self, other: &mut Reports) {
-        self.list[..other.count].copy_from_slice(other.list());
-        (self.count, self.overflowed) = (other.count, other.overflowed);
-        other.clear();
     }
 }
 
@@ -131,12 +113,11 @@ impl Shared {
 pub(super) struct InvalidationMonitor {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    taken: Box<Reports>,
+    taken: Reports,
     process: u32,
 }
 
 impl InvalidationMonitor {
-    /// Starts a monitor and its thread.
     pub(super) fn start() -> io::Result<Self> {
         let uffd = Userfaultfd::open()?;
         // SAFETY: the call takes numbers only.
@@ -157,8 +138,7 @@ impl InvalidationMonitor {
         })?;
         shared.started.wait();
         let process = std::process::id();
-        let taken = Box::new(Reports::new());
-        Ok(InvalidationMonitor { shared, thread: Some(thread), taken, process })
+        Ok(InvalidationMonitor { shared, thread: Some(thread), taken: Reports::new(), process })
     }
 
     /// Monitors whole pages. Returns false if they could also be discarded by calls that are not
@@ -194,12 +174,14 @@ impl InvalidationMonitor {
 
     /// The reports since the last call.
     pub(super) fn take(&mut self) -> &Reports {
+        self.taken.list.clear();
+        self.taken.overflowed = false;
         // Nothing is freed while the list is locked.
         let mut reports = self.shared.reports();
-        if reports.count > 0 {
+        if !reports.list.is_empty() {
             self.shared.has_reports.store(false, Ordering::Relaxed);
         }
-        self.taken.take_from(&mut reports);
+        std::mem::swap(&mut self.taken, &mut reports);
         drop(reports);
         &self.taken
     }

@@ -35,7 +35,6 @@ struct WriteProtect {
     mode: u64,
 }
 
-/// One event.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Event {
@@ -86,7 +85,6 @@ const EVENT_REMAP: u8 = 0x14;
 const EVENT_REMOVE: u8 = 0x15;
 const EVENT_UNMAP: u8 = 0x16;
 
-/// A `userfaultfd` descriptor.
 #[derive(Debug)]
 pub(super) struct Userfaultfd(OwnedFd);
 

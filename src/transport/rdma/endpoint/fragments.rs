@@ -1,4 +1,4 @@
-//! Puts and gets of derived datatypes by RDMA, where that pays.
+//! Puts and gets that may take several requests: long ones, and those of derived datatypes.
 //!
 //! Each run of bytes at the target takes a request. On this side a request gathers or scatters
 //! several runs of the application's memory if they are long. Otherwise the data are packed into
@@ -15,12 +15,14 @@ use super::super::device::LocalSegment;
 use super::super::handshake::RemoteAddress;
 use super::super::registration_cache::RegistrationId;
 use super::operations::{carries, notifies, opcode_of};
-use super::{Endpoint, FragmentedOp, REGISTER_FROM};
+use super::{Endpoint, FragmentedOp};
 use crate::engine::{NoResource, Op, OpKind, Posted, Ticket};
-use crate::transport::PACKET;
 use crate::transport::datatype::{self, Shape, Side};
 use crate::transport::peers::PeerId;
+use crate::transport::{PACKET, copy};
 
+/// Operations of at least so many bytes register the application's memory. Shorter ones are copied.
+const REGISTER_FROM: u64 = 32 * 1024;
 /// Requests that always pay.
 const ALWAYS_OFFLOADED: u64 = 16;
 /// Average bytes of a run at the target from which more requests pay.
@@ -51,12 +53,11 @@ fn count_runs(side: &Side, most: u64) -> Option<u64> {
     Some(count)
 }
 
-/// Address and layout of the data on this side.
-fn local_side<'a>(op: &Op, shape: &'a Shape) -> Option<(usize, &'a Side)> {
+/// Address of the data on this side, and their layout unless they are one run.
+fn local_data<'a>(op: &Op, shape: Option<&'a Shape>) -> (usize, Option<&'a Side>) {
     match op.kind {
-        OpKind::Put => Some((op.origin.0, shape.origin.as_ref()?)),
-        OpKind::Get => Some((op.result.0, shape.result.as_ref()?)),
-        _ => None,
+        OpKind::Put => (op.origin.0, shape.and_then(|shape| shape.origin.as_ref())),
+        _ => (op.result.0, shape.and_then(|shape| shape.result.as_ref())),
     }
 }
 
@@ -69,7 +70,7 @@ impl Endpoint {
         shape: &Shape,
         ticket: Ticket,
     ) -> Option<Posted> {
-        let (addr, side) = local_side(op, shape)?;
+        local_data(op, Some(shape)).1?;
         if op.len == 0 || !self.reaches(op.target) {
             return None;
         }
@@ -82,43 +83,54 @@ impl Endpoint {
         if self.peers[peer.at()].fragmented.is_some() {
             return Some(Posted::NoResource);
         }
-        self.peers[peer.at()].fence_delay = 0;
-        let region = self.register_for_gather(addr, side, op.len);
+        Some(self.post_long(peer, op, Some(shape), ticket))
+    }
+
+    /// Starts a put or get that may take several requests, when no other one is in progress.
+    pub(super) fn post_long(
+        &mut self,
+        peer: PeerId,
+        op: &Op,
+        shape: Option<&Shape>,
+        ticket: Ticket,
+    ) -> Posted {
+        let region = self.register_buffer(op, shape);
         let locally_complete = region.is_none() && op.kind == OpKind::Put;
-        self.peers[peer.at()].fragmented = Some(FragmentedOp {
+        let shape = shape.cloned().map(Box::new);
+        let at_peer = &mut self.peers[peer.at()];
+        at_peer.fence_delay = 0;
+        at_peer.fragmented = Some(FragmentedOp {
             op: *op,
             ticket,
             at: 0,
             region,
-            shape: Some(Box::new(shape.clone())),
+            shape,
             chunk: None,
             locally_complete,
         });
         if self.post_fragments(peer) {
-            return Some(if locally_complete { Posted::Local } else { Posted::Pending });
+            return if locally_complete { Posted::Local } else { Posted::Pending };
         }
         if let Some(fragmented) = &mut self.peers[peer.at()].fragmented {
             fragmented.locally_complete = false;
         }
-        Some(Posted::Pending)
+        Posted::Pending
     }
 
-    /// Registers this side's memory for gathering, if that pays.
-    fn register_for_gather(
-        &mut self,
-        addr: usize,
-        side: &Side,
-        len: u64,
-    ) -> Option<(RegistrationId, u32)> {
-        let (low, high) = side.bounds();
-        let extent = high.checked_sub(low).and_then(|extent| u64::try_from(extent).ok())?;
-        if len < REGISTER_FROM
-            || extent > len.saturating_mul(MAX_SPREAD)
-            || extent > usize::MAX as u64
-        {
+    /// Registers the application's buffer, if that pays.
+    fn register_buffer(&mut self, op: &Op, shape: Option<&Shape>) -> Option<(RegistrationId, u32)> {
+        if op.len < REGISTER_FROM {
             return None;
         }
-        count_runs(side, (len / MIN_GATHERED_RUN).max(1))?;
+        let flat = Side::flat(op.len);
+        let (addr, side) = local_data(op, shape);
+        let side = side.unwrap_or(&flat);
+        let (low, high) = side.bounds();
+        let extent = high.checked_sub(low).and_then(|extent| u64::try_from(extent).ok())?;
+        if extent > op.len.saturating_mul(MAX_SPREAD) || extent > usize::MAX as u64 {
+            return None;
+        }
+        count_runs(side, op.len / MIN_GATHERED_RUN)?;
         let (start, holes) = (addr.wrapping_add_signed(low as isize), side.run().is_none());
         // SAFETY: the application keeps its data mapped until the operation is complete [EP-8]; the
         // last request, or `abandon`, releases the registration. What lies between the data is not
@@ -126,10 +138,24 @@ impl Endpoint {
         match unsafe { self.context.borrow().acquire(start, extent as usize, holes) } {
             Ok(found) => Some(found),
             Err(reason) => {
-                log::debug!("verbs: {len} bytes in {extent} are copied: {reason}");
+                log::debug!("verbs: {} bytes in {extent} are copied: {reason}", op.len);
                 None
             }
         }
+    }
+
+    /// Posts fragments of the operation in progress. Returns whether all of them were posted.
+    pub(super) fn post_fragments(&mut self, peer: PeerId) -> bool {
+        let Some(mut fragmented) = self.peers[peer.at()].fragmented.take() else {
+            return true;
+        };
+        while fragmented.at < fragmented.op.len {
+            if self.post_fragment(peer, &mut fragmented).is_err() {
+                self.peers[peer.at()].fragmented = Some(fragmented);
+                return false;
+            }
+        }
+        true
     }
 
     /// Drops what has not been posted to a peer whose connection failed, or in a broken window.
@@ -145,7 +171,7 @@ impl Endpoint {
     }
 
     /// Posts the next run at the target, or as much of it as one request takes.
-    pub(super) fn post_strided_fragment(
+    fn post_fragment(
         &mut self,
         peer: PeerId,
         fragmented: &mut FragmentedOp,
@@ -157,36 +183,41 @@ impl Endpoint {
         if !context.has_slot(conn) || follows && !context.may_follow(conn) {
             return Err(NoResource);
         }
-        let op = &fragmented.op;
+        let (op, at) = (&fragmented.op, fragmented.at);
         let is_put = op.kind == OpKind::Put;
-        let shape = fragmented.shape.as_deref().expect("an operation with a shape");
-        let (user, side) = local_side(op, shape).expect("a put or get");
-        let run =
-            shape.target.walk(fragmented.at).next_runs(self.max_message).expect("data are left");
-        let mut segments: SmallVec<[LocalSegment; 16]> = SmallVec::new();
-        let (mut local, mut held, mut unpack) = (LocalBuffer::default(), Held::Nothing, None);
-        let len;
-        if let Some((id, lkey)) = fragmented.region {
-            let most = context.limits().max_sge[usize::from(!is_put)].max(1) as usize;
-            let mut walk = side.walk(fragmented.at);
-            let mut gathered = 0;
-            while segments.len() < most && gathered < run.len {
-                let runs = walk.next_runs(run.len - gathered).expect("as many data as there");
-                for number in 0..runs.count.min((most - segments.len()) as u64) {
-                    let at = runs.at.wrapping_add((number as i64).wrapping_mul(runs.stride));
-                    let addr = user.wrapping_add_signed(at as isize);
-                    segments.push(LocalSegment { addr, len: runs.len as u32 });
-                    gathered += runs.len;
-                }
+        let shape = fragmented.shape.as_deref();
+        let (user, side) = local_data(op, shape);
+        let (disp, run) = match shape {
+            None => (op.disp.wrapping_add(at), self.max_message.min(op.len - at)),
+            Some(shape) => {
+                let mut walk = shape.target.walk(at);
+                let run = walk.next_runs(self.max_message).expect("data are left");
+                (shape.disp.wrapping_add(run.at) as u64, run.len)
             }
-            len = gathered;
-            local = LocalBuffer {
-                addr: segments[0].addr,
-                len: len as u32,
-                lkey,
-                segments: if segments.len() > 1 { &segments } else { &[] },
-            };
-            if fragmented.at + len == op.len {
+        };
+        let mut segments: SmallVec<[LocalSegment; 16]> = SmallVec::new();
+        let (mut local, mut held) = (LocalBuffer::default(), Held::Nothing);
+        let (mut to, mut filled, mut unpack) = (0, 0, None);
+        let mut len = run;
+        if let Some((id, lkey)) = fragmented.region {
+            local = LocalBuffer { addr: user + at as usize, lkey, ..local };
+            if let Some(side) = side {
+                let most = context.limits().max_sge[usize::from(!is_put)].max(1) as usize;
+                let mut walk = side.walk(at);
+                len = 0;
+                while segments.len() < most && len < run {
+                    let runs = walk.next_runs(run - len).expect("as many data as there");
+                    for number in 0..runs.count.min((most - segments.len()) as u64) {
+                        let at = runs.at.wrapping_add((number as i64).wrapping_mul(runs.stride));
+                        let addr = user.wrapping_add_signed(at as isize);
+                        segments.push(LocalSegment { addr, len: runs.len as u32 });
+                        len += runs.len;
+                    }
+                }
+                local.addr = segments[0].addr;
+                local.segments = if segments.len() > 1 { &segments } else { &[] };
+            }
+            if at + len == op.len {
                 held = Held::Registration(id);
             }
         } else {
@@ -194,48 +225,54 @@ impl Endpoint {
                 Some(chunk) => chunk,
                 None => {
                     let (buffer, addr, lkey) = context.buffer().ok_or(NoResource)?;
-                    let (from, to) = (fragmented.at, op.len.min(fragmented.at + PACKET as u64));
-                    if is_put {
-                        let bytes = (to - from) as usize;
-                        // SAFETY: the application keeps the origin data valid until the operation
-                        // is complete [EP-8]; the buffer is ours and has `PACKET` bytes.
-                        unsafe { datatype::pack(user as *const u8, side, from, addr, bytes) };
+                    let end = op.len.min(at + PACKET as u64);
+                    let bytes = (end - at) as usize;
+                    // SAFETY: the application keeps the origin data valid until the operation is
+                    // complete [EP-8]; the buffer is ours and has `PACKET` bytes.
+                    unsafe {
+                        match side {
+                            _ if !is_put => {}
+                            Some(side) => datatype::pack(user as *const u8, side, at, addr, bytes),
+                            None => copy((user + at as usize) as *const u8, addr, bytes),
+                        }
                     }
-                    let chunk = Chunk { buffer, addr: addr as usize, lkey, from, to };
+                    let chunk = Chunk { buffer, addr: addr as usize, lkey, from: at, to: end };
                     *fragmented.chunk.insert(chunk)
                 }
             };
-            len = run.len.min(chunk.to - fragmented.at);
-            local.addr = chunk.addr + (fragmented.at - chunk.from) as usize;
-            (local.len, local.lkey) = (len as u32, chunk.lkey);
-            if fragmented.at + len == chunk.to {
+            len = run.min(chunk.to - at);
+            local.addr = chunk.addr + (at - chunk.from) as usize;
+            local.lkey = chunk.lkey;
+            if at + len == chunk.to {
                 fragmented.chunk = None;
                 held = Held::Buffer(chunk.buffer);
-                let bytes = (chunk.to - chunk.from) as usize;
-                unpack = (!is_put).then(|| Box::new((side.clone(), chunk.from, bytes)));
+                filled = (chunk.to - chunk.from) as usize;
+                to = user.wrapping_add(if side.is_none() { chunk.from as usize } else { 0 });
+                unpack = side
+                    .filter(|_| !is_put)
+                    .map(|side| Box::new((side.clone(), chunk.from, filled)));
             }
         }
-        let ticket = (fragmented.at + len == op.len).then_some(fragmented.ticket);
-        let holds = !matches!(held, Held::Nothing);
+        local.len = len as u32;
+        let ticket = (at + len == op.len).then_some(fragmented.ticket);
+        // Somebody waits for the last request of a get; buffers are few.
+        let signalled = matches!(held, Held::Buffer(_)) || !is_put && ticket.is_some();
         let purpose = match ticket {
             Some(ticket) if is_put => {
                 Purpose::Put { ticket, locally_complete: fragmented.locally_complete, held }
             }
             None if is_put => Purpose::Fragment(held),
-            ticket => Purpose::Get { ticket, to: user, len: 0, held, unpack },
+            ticket => Purpose::Get { ticket, to, len: filled, held, unpack },
         };
         let inline =
             is_put && fragmented.region.is_none() && len <= u64::from(context.limits().max_inline);
-        // Somebody waits for the last request of a get; buffers are few.
-        let signalled =
-            holds && (!is_put || fragmented.region.is_none()) || !is_put && ticket.is_some();
         let opcode = opcode_of(op, &remote, ticket.is_some());
         let fence = notifies(opcode);
         let request = Request {
             opcode,
             local,
             remote: RemoteAddress {
-                addr: remote.memory.addr.wrapping_add_signed(shape.disp + run.at),
+                addr: remote.memory.addr.wrapping_add(disp),
                 rkey: remote.memory.rkey,
             },
             flags: PostFlags { signalled, inline, fence, remote_fence: !is_put, urgent: false },
