@@ -106,8 +106,8 @@ fn process_id() -> ProcessId {
     ProcessId([half(), half()])
 }
 
-/// Creates the endpoint of process `me` in a new window. `None`: this process has no
-/// device. `Err`: it failed, and the log has said why.
+/// Creates the endpoint of process `me` in a new window. `None`: this process has no device. `Err`:
+/// it failed, and the log has said why.
 ///
 /// # Safety
 /// The window's memory must stay mapped until the endpoint is ended.
