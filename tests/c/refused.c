@@ -8,16 +8,20 @@
  */
 #include "check.h"
 
-/* Sends a malformed message to rank 0 on every communicator of all processes that is not the
- * application's, among MPICH's first eight handles. MPICH 5 aborts beyond those. */
+/* Sends a malformed message to rank 0 on every communicator of all processes that has the library's
+ * name, among MPICH's first eight handles. MPICH 5 aborts beyond those. */
 static int send_rubbish(void)
 {
     static char rubbish[64] = "this is no packet";
     int sent = 0;
     for (int handle = (int)0x84000000; handle < (int)0x84000008; handle++) {
         MPI_Comm comm = (MPI_Comm)handle;
-        int size = 0, code = MPI_Comm_size(comm, &size);
-        if (code == MPI_SUCCESS && size == ranks) {
+        char name[MPI_MAX_OBJECT_NAME] = "";
+        int size = 0, length = 0, code = MPI_Comm_size(comm, &size);
+        if (code != MPI_SUCCESS || size != ranks)
+            continue;
+        MPI(MPI_Comm_get_name(comm, name, &length));
+        if (!strcmp(name, "mpix-rma")) {
             MPI(MPI_Send(rubbish, sizeof rubbish, MPI_CHAR, 0, 0, comm));
             sent++;
         }

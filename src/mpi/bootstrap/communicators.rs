@@ -64,6 +64,8 @@ pub(crate) fn create(of: MPI_Comm) -> Result<MPI_Comm, i32> {
             return Err(code);
         }
         PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+        // For debuggers.
+        PMPI_Comm_set_name(comm, c"mpix-rma".as_ptr());
     }
     Ok(comm)
 }
