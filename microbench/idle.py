@@ -32,6 +32,7 @@ def parse():
     parser.add_argument(
         "--idle", default="100,1000,10000", help="numbers of idle windows, comma-separated"
     )
+    parser.add_argument("--ranks", type=int, default=2, help="ranks of each run, an even number")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each program")
     parser.add_argument(
         "--plain",
@@ -47,7 +48,9 @@ def run(host, preloaded, options, kind, idle):
     """Output lines of one run."""
     sizes = ["-b", 3, "-t", 50] if options.quick else []
     environment = host.preload() if preloaded else None
-    command = host.command(2, "idle-plain", *sizes, "-k", kind, "-n", idle, environment=environment)
+    command = host.command(
+        options.ranks, "idle-plain", *sizes, "-k", kind, "-n", idle, environment=environment
+    )
     for line in hosts.results_of(command):
         if not line["verified"]:
             raise hosts.RunFailed(
@@ -93,6 +96,7 @@ def measure(host, options, counts, bar):
                 "none_us": none,
                 "beside_us": beside,
                 "make_us": statistics.median(line["make_us"] for line in lines),
+                "free_us": statistics.median(line["free_us"] for line in lines),
                 "ratio": statistics.median(line["beside_us"] / line["none_us"] for line in lines),
             }
         )
@@ -125,14 +129,18 @@ def main():
                 f"{r['beside_us']:.3f}",
                 f"{r['ratio']:.2f}",
                 f"{r['make_us']:.0f}",
+                f"{r['free_us']:.0f}",
             )
             for r in rows
         ]
-        print(f"\n{label}: us without and beside idle windows, and us to make and use one of them")
+        print(
+            f"\n{label}: us without and beside idle windows, and us to make and use, and to check "
+            "and free, one of them"
+        )
         print(
             "\n".join(
                 table(
-                    ("runner", "kind", "idle", "name", "none", "beside", "ratio", "make"),
+                    ("runner", "kind", "idle", "name", "none", "beside", "ratio", "make", "free"),
                     lines,
                     left=("runner", "kind", "name"),
                 )

@@ -1,8 +1,9 @@
 /*
  * Cost of idle windows: a barrier, a ping-pong, and put + flush on a busy window, alone and beside
  * N idle windows of one kind, each of which was used once. The baseline without idle windows is
- * measured before and after, in the same run. Plain MPI; idle.py runs the same binary with and
- * without the library. Prints JSON lines.
+ * measured before and after, in the same run. Pairs of ranks do the same at the same time; rank 0
+ * measures. Plain MPI; idle.py runs the same binary with and without the library. Prints JSON
+ * lines.
  */
 #include "../common/host.h"
 #include "../common/stats.h"
@@ -18,7 +19,13 @@
 
 enum { WORDS = 8, CASES = 3 };
 
-static int rank;
+static int rank, partner;
+
+/* The lower rank of each pair is the origin. */
+static bool is_origin(void)
+{
+    return rank < partner;
+}
 
 static struct window {
     MPI_Win win;
@@ -53,7 +60,7 @@ static bool make(const char *kind, struct window *window)
             return false;
         MPI_Win_attach(window->win, window->memory, bytes);
         MPI_Get_address(window->memory, &mine);
-        MPI_Sendrecv(&mine, 1, MPI_AINT, 1 - rank, 1, &window->at, 1, MPI_AINT, 1 - rank, 1,
+        MPI_Sendrecv(&mine, 1, MPI_AINT, partner, 1, &window->at, 1, MPI_AINT, partner, 1,
                      MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
     return code == MPI_SUCCESS;
@@ -61,14 +68,14 @@ static bool make(const char *kind, struct window *window)
 
 static void put(struct window *window, int64_t value)
 {
-    MPI_Put(&value, 1, MPI_INT64_T, 1 - rank, window->at, 1, MPI_INT64_T, window->win);
-    MPI_Win_flush(1 - rank, window->win);
+    MPI_Put(&value, 1, MPI_INT64_T, partner, window->at, 1, MPI_INT64_T, window->win);
+    MPI_Win_flush(partner, window->win);
 }
 
 static bool drop(const char *kind, struct window *window, int64_t wanted)
 {
     MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window->win);
-    bool right = rank == 0 || window->memory[0] == wanted;
+    bool right = is_origin() || window->memory[0] == wanted;
     MPI_Win_unlock(rank, window->win);
     if (strcmp(kind, "create_dynamic") == 0)
         MPI_Win_detach(window->win, window->memory);
@@ -88,12 +95,12 @@ static void run_ping_pong(long rounds)
 {
     int64_t word = 0;
     for (long i = 0; i < rounds; i++)
-        if (rank == 0) {
-            MPI_Send(&word, 1, MPI_INT64_T, 1, 1, MPI_COMM_WORLD);
-            MPI_Recv(&word, 1, MPI_INT64_T, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (is_origin()) {
+            MPI_Send(&word, 1, MPI_INT64_T, partner, 1, MPI_COMM_WORLD);
+            MPI_Recv(&word, 1, MPI_INT64_T, partner, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         } else {
-            MPI_Recv(&word, 1, MPI_INT64_T, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            MPI_Send(&word, 1, MPI_INT64_T, 0, 1, MPI_COMM_WORLD);
+            MPI_Recv(&word, 1, MPI_INT64_T, partner, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Send(&word, 1, MPI_INT64_T, partner, 1, MPI_COMM_WORLD);
         }
 }
 
@@ -101,12 +108,12 @@ static long puts_made;
 
 static void run_put_flush(long rounds)
 {
-    if (rank != 0)
+    if (!is_origin())
         return;
-    MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, busy.win);
+    MPI_Win_lock(MPI_LOCK_SHARED, partner, 0, busy.win);
     for (long i = 0; i < rounds; i++)
         put(&busy, ++puts_made);
-    MPI_Win_unlock(1, busy.win);
+    MPI_Win_unlock(partner, busy.win);
 }
 
 static const struct {
@@ -162,10 +169,10 @@ static bool measure(const char *kind, long count)
             count = i;
             break;
         }
-        MPI_Win_lock(MPI_LOCK_SHARED, 1 - rank, 0, idle[i].win);
-        if (rank == 0)
+        MPI_Win_lock(MPI_LOCK_SHARED, partner, 0, idle[i].win);
+        if (is_origin())
             put(&idle[i], i + 1);
-        MPI_Win_unlock(1 - rank, idle[i].win);
+        MPI_Win_unlock(partner, idle[i].win);
     }
     double making = now_us() - begin;
     for (int c = 0; c < CASES; c++)
@@ -202,7 +209,7 @@ int main(int argc, char **argv)
             case 'k': kind = optarg; break;
             case 'n': count = atol(optarg); break;
             default:
-                fputs("usage: mpiexec -n 2 idle [-b BATCHES] [-t BATCH_US] [-n IDLE_WINDOWS]\n"
+                fputs("usage: mpiexec -n RANKS idle [-b BATCHES] [-t BATCH_US] [-n IDLE_WINDOWS]\n"
                       "                         [-k "
                       "allocate|allocate_shared|create|create_dynamic]\n",
                       stderr);
@@ -211,13 +218,15 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    partner = rank ^ 1;
     const char *kinds[] = {"allocate", "allocate_shared", "create", "create_dynamic"};
     bool known = false;
     for (int k = 0; k < 4; k++)
         known |= strcmp(kind, kinds[k]) == 0;
     idle = malloc(sizeof *idle * (size_t)(count > 0 ? count : 1));
-    if (!known || !idle || ranks != 2 || batches < 1 || count < 1 || !(wanted_us > 0)) {
-        fputs("idle: needs 2 ranks, a kind of window, and positive numbers\n", stderr);
+    if (!known || !idle || ranks % 2 != 0 || batches < 1 || count < 1 || !(wanted_us > 0)) {
+        fputs("idle: needs an even number of ranks, a kind of window, and positive numbers\n",
+              stderr);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
