@@ -50,11 +50,15 @@ static void make(int number)
                      MPI_AINT, peer, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
 }
 
-/* Long enough for every window to become idle, however many there are. */
+/* Enough sweeps for every window to become idle, however many there are. Not by barriers, which
+ * take milliseconds each if a host's ranks outnumber the cores. */
 static void let_windows_idle(void)
 {
+    int found;
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
     for (int i = 0; i < 600; i++)
-        MPI(MPI_Barrier(MPI_COMM_WORLD));
+        MPI(MPI_Iprobe(me, 3, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE));
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
 /* All puts of a round go to the right neighbour, which meanwhile waits for a message of the
@@ -106,8 +110,10 @@ static void notifications_wake_their_target(void)
         MPI(MPI_Wait(&request, &status));
         EXPECT(status.MPI_SOURCE == from && status.MPI_TAG == round, "round %d: source %d, tag %d",
                round, status.MPI_SOURCE, status.MPI_TAG);
-        EXPECT(load64(windows[number].memory + 1) == value,
-               "round %d: no data before the notification", round);
+        /* The origin may be two rounds ahead, and back at the same window: its values fall. */
+        int64_t seen = load64(windows[number].memory + 1);
+        EXPECT(seen <= value, "round %d, window %d: %lld after the notification", round, number,
+               (long long)seen);
         MPI(MPI_Request_free(&request));
         MPI(MPI_Win_unlock_all(win));
         if (round % 25 == 24)
