@@ -44,13 +44,8 @@ fn class_of(wanted: Wanted) -> (usize, u64) {
         Wanted { source: None, tag: Some(_) } => 2,
         Wanted { source: None, tag: None } => ANY,
     };
-    (
-        class,
-        match_key(
-            class,
-            Arrival { source: wanted.source.unwrap_or(0), tag: wanted.tag.unwrap_or(0) },
-        ),
-    )
+    let arrival = Arrival { source: wanted.source.unwrap_or(0), tag: wanted.tag.unwrap_or(0) };
+    (class, match_key(class, arrival))
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -266,13 +261,13 @@ pub enum ExpectationState {
 struct Expectation {
     group: Key,
     expected: u64,
-    standing: ExpectationState,
+    state: ExpectationState,
     /// It was freed: remove it when it is met.
     abandoned: bool,
 }
 
 /// Both sides of the matching in one process.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Matcher {
     unexpected: Unexpected,
     expectations: Slab<Expectation>,
@@ -289,17 +284,6 @@ fn key(id: ExpectationId) -> Key {
 }
 
 impl Matcher {
-    pub(super) fn new() -> Self {
-        Matcher {
-            unexpected: Unexpected::default(),
-            expectations: Slab::new(),
-            groups: Slab::new(),
-            groups_by_key: Default::default(),
-            started: [0; CLASSES],
-            starts: 0,
-        }
-    }
-
     /// Number of expectations that are started and not met.
     #[inline]
     pub(super) fn waiting(&self) -> u32 {
@@ -320,21 +304,20 @@ impl Matcher {
             groups.insert(Group { wanted, members: 0, started: VecDeque::new() })
         });
         self.groups[group].members += 1;
-        let made =
-            Expectation { group, expected, standing: ExpectationState::Idle, abandoned: false };
+        let made = Expectation { group, expected, state: ExpectationState::Idle, abandoned: false };
         let Key { index, generation } = self.expectations.insert(made);
         ExpectationId { index, generation }
     }
 
     pub(super) fn expectation_state(&self, id: ExpectationId) -> ExpectationState {
-        self.expectations[key(id)].standing
+        self.expectations[key(id)].state
     }
 
     /// Starts an idle expectation. It takes matching unclaimed notifications and waits for the
     /// rest.
     pub(super) fn start(&mut self, id: ExpectationId) -> ExpectationState {
         let entry = &mut self.expectations[key(id)];
-        debug_assert_eq!(entry.standing, ExpectationState::Idle);
+        debug_assert_eq!(entry.state, ExpectationState::Idle);
         let group = &mut self.groups[entry.group];
         let mut missing = entry.expected;
         // If an equal expectation waits already, it has taken everything that matches.
@@ -343,38 +326,36 @@ impl Matcher {
             && let Some((arrival, taken)) = self.unexpected.take(group.wanted, missing)
         {
             missing -= taken;
-            entry.standing = ExpectationState::Met(arrival);
+            entry.state = ExpectationState::Met(arrival);
         }
         if missing > 0 {
-            entry.standing = ExpectationState::Waiting(missing);
+            entry.state = ExpectationState::Waiting(missing);
             self.starts += 1;
             group.started.push_back((self.starts, key(id)));
             self.started[class_of(group.wanted).0] += 1;
         }
-        entry.standing
+        entry.state
     }
 
     /// Matches a notification that has arrived.
     pub(super) fn arrived(&mut self, arrival: Arrival) {
-        let mut earliest: Option<(u64, usize, Key)> = None;
-        for class in 0..CLASSES {
-            if self.started[class] == 0 {
-                continue;
-            }
-            if let Some(group) = self.groups_by_key[class].get(&match_key(class, arrival))
-                && let Some((start, _)) = self.groups[*group].started.front()
-                && earliest.is_none_or(|(before, ..)| *start < before)
-            {
-                earliest = Some((*start, class, *group));
-            }
-        }
-        let Some((_, class, group)) = earliest else { return self.unexpected.push(arrival) };
-        let Some((_, expectation)) = self.groups[group].started.front().copied() else { return };
+        let first_started = |class: usize| {
+            let group = *self.groups_by_key[class].get(&match_key(class, arrival))?;
+            let (start, expectation) = *self.groups[group].started.front()?;
+            Some((start, class, group, expectation))
+        };
+        let earliest = (0..CLASSES)
+            .filter(|class| self.started[*class] > 0)
+            .filter_map(first_started)
+            .min_by_key(|(start, ..)| *start);
+        let Some((_, class, group, expectation)) = earliest else {
+            return self.unexpected.push(arrival);
+        };
         let entry = &mut self.expectations[expectation];
-        match &mut entry.standing {
+        match &mut entry.state {
             ExpectationState::Waiting(missing) if *missing > 1 => *missing -= 1,
-            standing => {
-                *standing = ExpectationState::Met(arrival);
+            state => {
+                *state = ExpectationState::Met(arrival);
                 self.groups[group].started.pop_front();
                 self.started[class] -= 1;
                 if entry.abandoned {
@@ -387,15 +368,15 @@ impl Matcher {
     /// Makes a met expectation idle.
     pub(super) fn make_idle(&mut self, id: ExpectationId) {
         let entry = &mut self.expectations[key(id)];
-        debug_assert!(matches!(entry.standing, ExpectationState::Met(_)));
-        entry.standing = ExpectationState::Idle;
+        debug_assert!(matches!(entry.state, ExpectationState::Met(_)));
+        entry.state = ExpectationState::Idle;
     }
 
     /// Frees an expectation. One that waits is removed when it is met.
     pub(super) fn abandon(&mut self, id: ExpectationId) {
         let entry = &mut self.expectations[key(id)];
         entry.abandoned = true;
-        if !matches!(entry.standing, ExpectationState::Waiting(_)) {
+        if !matches!(entry.state, ExpectationState::Waiting(_)) {
             self.remove(key(id));
         }
     }
