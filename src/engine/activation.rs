@@ -64,7 +64,7 @@ pub(super) struct ClosedEpochs {
 }
 
 impl ClosedEpochs {
-    /// Records that `epoch` was closed, by the window's `closing`-th closing call.
+    /// Adds an epoch that the window's `closing`-th closing call has closed.
     pub(super) fn close(&mut self, class: ReorderClass, closing: u64, epoch: Key) {
         self.closed[class as usize].push_back((closing, epoch));
     }

@@ -1,5 +1,5 @@
-//! What blocking lock calls wait for [EP-1, EP-10]. The engine itself never blocks: the caller polls
-//! until these conditions hold.
+//! What blocking lock calls wait for [EP-1, EP-10]. The engine itself never blocks: the caller
+//! polls until these conditions hold.
 
 use super::port::Rank;
 use super::window::Window;
@@ -14,10 +14,10 @@ pub enum LockHeld {
 }
 
 impl LockHeld {
-    /// What `MPI_Win_lock` waits for. If the target is reached by `load_store`, the lock may protect
-    /// loads and stores, so the call waits for it. Otherwise (`None`) the call returns at once, and
-    /// the next blocking lock call waits for this lock. With `many_threads` another thread may make
-    /// that call, so each call waits for its own lock.
+    /// What `MPI_Win_lock` waits for. If the target is reached by `load_store`, the lock may
+    /// protect loads and stores, so the call waits for it. Otherwise (`None`) the call returns at
+    /// once, and the next blocking lock call waits for this lock. With `many_threads` another
+    /// thread may make that call, so each call waits for its own lock.
     #[must_use]
     pub fn after_lock(target: Rank, load_store: bool, many_threads: bool) -> Option<Self> {
         (load_store || many_threads).then_some(LockHeld::Of(target))

@@ -5,16 +5,9 @@ use smallvec::SmallVec;
 use super::activation::ReorderClass;
 use super::epoch::{EpochKind, EpochState, Leg};
 use super::flush::{Ages, Flush};
-use super::port::{Assert, LockMode, Outcome, Port, Rank, SyncError};
+use super::port::{Assert, LockMode, Outcome, Port, Rank, Stage, SyncError};
 use super::slab::Key;
 use super::window::{FenceView, Window};
-
-/// The completion stage that a flush waits for; also the index into a leg's ages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FlushStage {
-    Local = 0,
-    Remote = 1,
-}
 
 impl Window {
     /// `MPI_Win_post`: opens an exposure epoch to the processes of `group` (distinct ranks).
@@ -222,7 +215,7 @@ impl Window {
         port: &mut impl Port,
         target: Option<Rank>,
     ) -> Result<Outcome, SyncError> {
-        self.flush_stage(port, target, FlushStage::Remote)
+        self.flush_stage(port, target, Stage::Remote)
     }
 
     /// `MPI_Win_flush_local`, or `MPI_Win_flush_local_all` for `None`: as [`flush`](Self::flush),
@@ -235,7 +228,7 @@ impl Window {
         port: &mut impl Port,
         target: Option<Rank>,
     ) -> Result<Outcome, SyncError> {
-        self.flush_stage(port, target, FlushStage::Local)
+        self.flush_stage(port, target, Stage::Local)
     }
 
     fn no_group_access_open(&self) -> Result<(), SyncError> {
@@ -284,7 +277,7 @@ impl Window {
         &mut self,
         port: &mut impl Port,
         target: Option<Rank>,
-        stage: FlushStage,
+        stage: Stage,
     ) -> Result<Outcome, SyncError> {
         if self.is_folded_over(target) {
             return Ok(Outcome::Complete);
@@ -335,7 +328,7 @@ impl Window {
     }
 
     /// Makes the flush wait for the leg's outstanding operations, if there are any.
-    fn stamp(&mut self, epoch: Key, leg: u32, stage: FlushStage, flush: &mut Option<Key>) {
+    fn stamp(&mut self, epoch: Key, leg: u32, stage: Stage, flush: &mut Option<Key>) {
         let Leg { local, remote, .. } = self.epochs[epoch].legs[leg];
         let outstanding = [local, remote];
         if outstanding[stage as usize] == 0 {

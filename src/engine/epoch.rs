@@ -74,7 +74,7 @@ pub(super) struct Leg {
     pub(super) finished: bool,
     /// Listed in the window's `stalled`.
     pub(super) stalled: bool,
-    /// Ages of the local and the remote stage [FL-1], made by the first flush that has to wait.
+    /// Ages by [`Stage`](super::Stage) [FL-1], made by the first flush that has to wait.
     pub(super) ages: Option<Box<[Ages; 2]>>,
 }
 

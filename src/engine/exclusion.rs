@@ -237,7 +237,6 @@ pub(super) fn register(
     })
 }
 
-/// Removes a registration.
 #[inline(always)]
 pub(super) fn deregister(mem: &mut Replay<'_, impl LockMemory>) -> Result<(), Suspended> {
     mem.add(HOME, LockWord::Holders, ONE_RIGHT.wrapping_neg())?;
@@ -294,7 +293,6 @@ fn revoke_one(mem: &mut Replay<'_, impl LockMemory>) -> Result<bool, Suspended> 
     Ok(true)
 }
 
-/// Releases a lock_all.
 #[inline(always)]
 pub(super) fn leave_all(mem: &mut Replay<'_, impl LockMemory>) -> Result<(), Suspended> {
     mem.add(HOME, LockWord::Holders, ONE_LOCK_ALL.wrapping_neg())?;
@@ -306,7 +304,7 @@ pub(super) fn is_drained(mem: &mut Replay<'_, impl LockMemory>) -> Result<bool, 
     Ok(lock_alls(mem.load(HOME, LockWord::Holders)?) == 0)
 }
 
-/// Number of lock_alls that had to wait, and of those that were served [LK-6].
+/// How many lock_alls had to wait so far, and how many of them were served [LK-6].
 pub(super) fn intent(mem: &mut Replay<'_, impl LockMemory>) -> Result<(u32, u32), Suspended> {
     let intent = mem.load(HOME, LockWord::Intent)?;
     Ok((intent as u32, (intent >> 32) as u32))

@@ -81,7 +81,6 @@ impl Window {
         self.enter_queue(port, epoch);
     }
 
-    /// Target and mode of a lock epoch.
     fn lock_of(&self, epoch: Key) -> (Rank, LockMode) {
         match self.epochs[epoch].kind {
             EpochKind::Lock { target, mode, .. } => (target, mode),
@@ -96,7 +95,6 @@ impl Window {
         self.queue_up(port, epoch, request);
     }
 
-    /// Creates the next request to `target`.
     #[inline(always)]
     pub(super) fn next_request(&mut self, target: Rank, mode: LockMode) -> LockRequest {
         let peer = self.peers.of(target);

@@ -266,7 +266,8 @@ struct Expectation {
     abandoned: bool,
 }
 
-/// Both sides of the matching in one process.
+/// Both sides of the matching in one process. The methods of [`Window`](super::Window) with the
+/// same names describe those of this type.
 #[derive(Debug, Default)]
 pub(super) struct Matcher {
     unexpected: Unexpected,
@@ -284,18 +285,15 @@ fn key(id: ExpectationId) -> Key {
 }
 
 impl Matcher {
-    /// Number of expectations that are started and not met.
     #[inline]
     pub(super) fn waiting(&self) -> u32 {
         self.started.iter().sum()
     }
 
-    /// Number of unclaimed notifications.
     pub(super) fn unexpected(&self) -> u64 {
         self.unexpected.number
     }
 
-    /// Creates an idle expectation of `expected` (at least 1) notifications.
     pub(super) fn expect(&mut self, wanted: Wanted, expected: u64) -> ExpectationId {
         debug_assert!(expected > 0);
         let (class, key) = class_of(wanted);
@@ -313,8 +311,6 @@ impl Matcher {
         self.expectations[key(id)].state
     }
 
-    /// Starts an idle expectation. It takes matching unclaimed notifications and waits for the
-    /// rest.
     pub(super) fn start(&mut self, id: ExpectationId) -> ExpectationState {
         let entry = &mut self.expectations[key(id)];
         debug_assert_eq!(entry.state, ExpectationState::Idle);
@@ -365,14 +361,12 @@ impl Matcher {
         }
     }
 
-    /// Makes a met expectation idle.
     pub(super) fn make_idle(&mut self, id: ExpectationId) {
         let entry = &mut self.expectations[key(id)];
         debug_assert!(matches!(entry.state, ExpectationState::Met(_)));
         entry.state = ExpectationState::Idle;
     }
 
-    /// Frees an expectation. One that waits is removed when it is met.
     pub(super) fn abandon(&mut self, id: ExpectationId) {
         let entry = &mut self.expectations[key(id)];
         entry.abandoned = true;
@@ -392,7 +386,6 @@ impl Matcher {
         }
     }
 
-    /// The oldest unclaimed notification that matches `wanted`.
     pub(super) fn probe(&mut self, wanted: Wanted) -> Option<Arrival> {
         self.unexpected.first(wanted).map(|at| self.unexpected.runs[at as usize].arrival)
     }

@@ -76,7 +76,6 @@ impl Requests {
         self.slots.remove(key(id));
     }
 
-    /// Number of requests that are not reported yet.
     pub(super) fn alive(&self) -> u32 {
         self.slots.len() as u32
     }

@@ -120,7 +120,6 @@ impl<T> Slab<T> {
         if self.free == NIL { self.entries.len() as u32 } else { self.free }
     }
 
-    /// Removes and returns the value.
     pub(crate) fn take(&mut self, key: Key) -> Option<T> {
         self.get(key)?;
         let Entry::Used(_, value) =

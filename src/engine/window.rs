@@ -81,8 +81,8 @@ pub struct Window {
     pub(super) closed_incomplete: usize,
 
     // What sweeps wait for. Each list holds only what a sweep must look at.
-    /// Peers whose `Grant` an access epoch waits for, and peers whose `Done` an exposure epoch waits
-    /// for, unless the port names changes.
+    /// Peers whose `Grant` an access epoch waits for, and peers whose `Done` an exposure epoch
+    /// waits for. Empty if the port names changes.
     pub(super) word_watch: [Vec<u32>; 2],
     /// Lock epochs whose request has not been made, oldest first: requests leave in the order of
     /// opening [EP-10].
@@ -277,7 +277,6 @@ impl Window {
         }
     }
 
-    /// A leg of a live epoch.
     pub(super) fn leg(&mut self, epoch: Key, leg: u32) -> &mut Leg {
         &mut self.epochs[epoch].legs[leg]
     }
