@@ -133,15 +133,18 @@ impl Unexpected {
         }
     }
 
+    /// The ends of a run's chain of a class.
+    fn ends(&mut self, class: usize, at: u32) -> &mut Chain {
+        if class == ANY {
+            return &mut self.all;
+        }
+        let key = match_key(class, self.runs[at as usize].arrival);
+        self.chains[class].entry(key).or_insert(EMPTY_CHAIN)
+    }
+
     /// Appends a run to its chain of a class.
     fn chain(&mut self, class: usize, at: u32) {
-        let ends = if class == ANY {
-            &mut self.all
-        } else {
-            self.chains[class]
-                .entry(match_key(class, self.runs[at as usize].arrival))
-                .or_insert(EMPTY_CHAIN)
-        };
+        let ends = self.ends(class, at);
         let before = std::mem::replace(&mut ends.last, at);
         if before == NIL {
             ends.first = at;
@@ -154,32 +157,18 @@ impl Unexpected {
     /// Removes a run from its chain of a class.
     fn unchain(&mut self, class: usize, at: u32) {
         let Link { before, after } = self.runs[at as usize].links[class];
-        if before != NIL {
-            self.runs[before as usize].links[class].after = after;
-        }
-        if after != NIL {
-            self.runs[after as usize].links[class].before = before;
-        }
-        if before != NIL && after != NIL {
+        if class != ANY && before == NIL && after == NIL {
+            let key = match_key(class, self.runs[at as usize].arrival);
+            self.chains[class].remove(&key);
             return;
         }
-        let change = |ends: &mut Chain| {
-            if before == NIL {
-                ends.first = after;
-            }
-            if after == NIL {
-                ends.last = before;
-            }
-        };
-        if class == ANY {
-            change(&mut self.all);
-        } else {
-            let key = match_key(class, self.runs[at as usize].arrival);
-            if before == NIL && after == NIL {
-                self.chains[class].remove(&key);
-            } else if let Some(ends) = self.chains[class].get_mut(&key) {
-                change(ends);
-            }
+        match before {
+            NIL => self.ends(class, at).first = after,
+            _ => self.runs[before as usize].links[class].after = after,
+        }
+        match after {
+            NIL => self.ends(class, at).last = before,
+            _ => self.runs[after as usize].links[class].before = before,
         }
     }
 
@@ -262,7 +251,7 @@ struct Expectation {
     group: Key,
     expected: u64,
     state: ExpectationState,
-    /// It was freed: remove it when it is met.
+    /// Freed by its owner, and removed when it is met.
     abandoned: bool,
 }
 
