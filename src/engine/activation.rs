@@ -58,22 +58,18 @@ fn may_overtake(flags: ReorderFlags, earlier: ReorderClass, later: ReorderClass)
 
 /// Closed epochs that may be incomplete, per class in the order of closing. Only the front of each
 /// queue is inspected, so the predicate's cost does not depend on the number of pending epochs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ClosedEpochs {
     closed: [VecDeque<(u64, Key)>; CLASSES.len()],
 }
 
 impl ClosedEpochs {
-    pub(super) fn new() -> Self {
-        ClosedEpochs { closed: std::array::from_fn(|_| VecDeque::new()) }
-    }
-
-    /// Records that `epoch` was closed, by the window's `closing`-th closing call.
+    /// Adds an epoch that the window's `closing`-th closing call has closed.
     pub(super) fn close(&mut self, class: ReorderClass, closing: u64, epoch: Key) {
         self.closed[class as usize].push_back((closing, epoch));
     }
 
-    /// Forgets all epochs: none that is closed is incomplete.
+    /// Forgets all epochs. The caller has found that every closed epoch is complete.
     #[inline]
     pub(super) fn clear(&mut self) {
         for queue in self.closed.iter_mut().filter(|queue| !queue.is_empty()) {
@@ -91,13 +87,6 @@ impl ClosedEpochs {
             shrink(queue);
         }
     }
-}
-
-/// The answer of [`may_activate`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Activation {
-    Ready,
-    Blocked(BlockedBy),
 }
 
 /// Why an epoch may not be activated.
@@ -120,22 +109,22 @@ pub(super) fn may_activate(
     closed_epochs: &ClosedEpochs,
     peers: &Peers,
     flags: ReorderFlags,
-) -> Activation {
+) -> Result<(), BlockedBy> {
     let class = ReorderClass::of(epoch.kind);
     for earlier in CLASSES {
         if let Some((closing, _)) = closed_epochs.closed[earlier as usize].front()
             && *closing <= epoch.opened_at
             && !may_overtake(flags, earlier, class)
         {
-            return Activation::Blocked(BlockedBy::Earlier(earlier));
+            return Err(BlockedBy::Earlier(earlier));
         }
     }
     if let EpochKind::Lock { target, .. } = epoch.kind
         && has_lock_active(peers, target)
     {
-        return Activation::Blocked(BlockedBy::SameTarget);
+        return Err(BlockedBy::SameTarget);
     }
-    Activation::Ready
+    Ok(())
 }
 
 /// True if a lock epoch on this target is active or still releasing.

@@ -1,5 +1,5 @@
-//! What blocking locks wait for. The engine never waits itself: the caller of a blocking form asks
-//! here [EP-1, EP-10].
+//! What blocking lock calls wait for [EP-1, EP-10]. The engine itself never blocks: the caller
+//! polls until these conditions hold.
 
 use super::port::Rank;
 use super::window::Window;
@@ -14,10 +14,10 @@ pub enum LockHeld {
 }
 
 impl LockHeld {
-    /// What `MPI_Win_lock` waits for. A lock may protect loads and stores, so it must be held if
-    /// the target is reached by `load_store`. Otherwise (`None`) the call returns at once, and the
-    /// next blocking lock call waits for this lock. With `many_threads` that call may be another
-    /// thread's, so each call waits for its own lock.
+    /// What `MPI_Win_lock` waits for. If the target is reached by `load_store`, the lock may
+    /// protect loads and stores, so the call waits for it. Otherwise (`None`) the call returns at
+    /// once, and the next blocking lock call waits for this lock. With `many_threads` another
+    /// thread may make that call, so each call waits for its own lock.
     #[must_use]
     pub fn after_lock(target: Rank, load_store: bool, many_threads: bool) -> Option<Self> {
         (load_store || many_threads).then_some(LockHeld::Of(target))
@@ -39,9 +39,9 @@ impl LockHeld {
     }
 }
 
-/// Whether a blocking lock call first waits until every open lock of its process is held, in any
-/// window. A program whose processes all lock in the same order must not deadlock [EP-10]; it could
-/// if a later lock were held while an earlier one is waited for. Threads have no common order.
+/// Whether a blocking lock call first waits until this process holds all locks that it has open, in
+/// any window. Otherwise it could hold a later lock while it still waits for an earlier one, and
+/// processes that all lock in the same order could deadlock [EP-10]. Threads have no common order.
 #[must_use]
 pub fn earlier_locks_first(many_threads: bool) -> bool {
     !many_threads

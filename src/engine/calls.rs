@@ -3,18 +3,11 @@
 use smallvec::SmallVec;
 
 use super::activation::ReorderClass;
-use super::epoch::{EpochKind, Leg};
+use super::epoch::{EpochKind, EpochState, Leg};
 use super::flush::{Ages, Flush};
-use super::port::{Assert, LockMode, Outcome, Port, Rank, SyncError};
+use super::port::{Assert, LockMode, Outcome, Port, Rank, Stage, SyncError};
 use super::slab::Key;
 use super::window::{FenceView, Window};
-
-/// The completion stage that a flush waits for; also the index into a leg's ages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FlushStage {
-    Local = 0,
-    Remote = 1,
-}
 
 impl Window {
     /// `MPI_Win_post`: opens an exposure epoch to the processes of `group` (distinct ranks).
@@ -143,7 +136,8 @@ impl Window {
     pub fn test(&mut self, port: &mut impl Port) -> Result<bool, SyncError> {
         let epoch = self.exposure_open.ok_or(SyncError::NotPosted)?;
         self.progress(port);
-        if self.awaits_origins(epoch) {
+        let entry = &self.epochs[epoch];
+        if entry.state == EpochState::Deferred || entry.awaited > 0 {
             return Ok(false);
         }
         self.exposure_open = None;
@@ -169,7 +163,7 @@ impl Window {
         }
         let epoch = match self.fence_view {
             FenceView::Real(epoch) => epoch,
-            // An epoch without operations, which exists for its barrier.
+            // No operation has made the epoch real: open one for its barrier alone.
             FenceView::Tentative | FenceView::Dissolved => {
                 let epoch = self.open(EpochKind::Fence);
                 self.ready(port, epoch);
@@ -187,8 +181,8 @@ impl Window {
     /// # Errors
     /// If this process has not locked the target.
     pub fn unlock(&mut self, port: &mut impl Port, target: Rank) -> Result<Outcome, SyncError> {
-        if let Some(outcome) = self.unlock_folded(port, target) {
-            return Ok(outcome);
+        if self.unlock_folded(port, target) {
+            return Ok(Outcome::Complete);
         }
         self.unfold();
         let epoch = self.peers.of(target).lock_open.take().ok_or(SyncError::NotLocked)?;
@@ -203,15 +197,15 @@ impl Window {
     /// # Errors
     /// If no lock_all epoch is open.
     pub fn unlock_all(&mut self, port: &mut impl Port) -> Result<Outcome, SyncError> {
-        if let Some(outcome) = self.unlock_all_folded(port) {
-            return Ok(outcome);
+        if self.unlock_all_folded(port) {
+            return Ok(Outcome::Complete);
         }
         self.unfold();
         let epoch = self.lock_all_open.take().ok_or(SyncError::NotLocked)?;
         Ok(self.close(port, epoch))
     }
 
-    /// `MPI_Win_flush`, or `MPI_Win_flush_all` for `None`. Complete when all older operations are
+    /// `MPI_Win_flush`, or `MPI_Win_flush_all` for `None`. Completes when all older operations are
     /// complete at their targets, and never before the lock is held [FL-1, EP-1].
     ///
     /// # Errors
@@ -221,11 +215,11 @@ impl Window {
         port: &mut impl Port,
         target: Option<Rank>,
     ) -> Result<Outcome, SyncError> {
-        self.flush_stage(port, target, FlushStage::Remote)
+        self.flush_stage(port, target, Stage::Remote)
     }
 
     /// `MPI_Win_flush_local`, or `MPI_Win_flush_local_all` for `None`: as [`flush`](Self::flush),
-    /// for completion at the origin.
+    /// but waits only for completion at the origin.
     ///
     /// # Errors
     /// If no passive-target epoch covers the target (for `None`: none is open).
@@ -234,7 +228,7 @@ impl Window {
         port: &mut impl Port,
         target: Option<Rank>,
     ) -> Result<Outcome, SyncError> {
-        self.flush_stage(port, target, FlushStage::Local)
+        self.flush_stage(port, target, Stage::Local)
     }
 
     fn no_group_access_open(&self) -> Result<(), SyncError> {
@@ -254,7 +248,7 @@ impl Window {
         self.no_group_access_open()
     }
 
-    /// Closes an epoch for the application. If it completes at once, no request is made.
+    /// Closes an epoch. Makes a request unless the epoch completes at once.
     fn close(&mut self, port: &mut impl Port, epoch: Key) -> Outcome {
         self.route = None;
         self.closings += 1;
@@ -283,7 +277,7 @@ impl Window {
         &mut self,
         port: &mut impl Port,
         target: Option<Rank>,
-        stage: FlushStage,
+        stage: Stage,
     ) -> Result<Outcome, SyncError> {
         if self.is_folded_over(target) {
             return Ok(Outcome::Complete);
@@ -293,7 +287,7 @@ impl Window {
         if single.is_some_and(|epoch| self.epochs[epoch].has_nothing_outstanding()) {
             return Ok(Outcome::Complete);
         }
-        if !self.records_empty() || self.locks_awaited > 0 {
+        if self.has_operations() || self.locks_awaited > 0 {
             self.progress(port);
         }
         let covering: SmallVec<[Key; 4]> = match (self.lock_all_open, target) {
@@ -323,7 +317,7 @@ impl Window {
         Ok(waiting.map_or(Outcome::Complete, |flush| Outcome::Pending(self.flushes[flush].request)))
     }
 
-    /// Adds a leg or a lock grant that the flush waits for. The first one creates the flush.
+    /// Makes the flush wait for one more leg or lock grant. The first one creates the flush.
     fn add_flush_dependency(&mut self, flush: &mut Option<Key>) -> Key {
         let key = *flush.get_or_insert_with(|| {
             let request = self.requests.open();
@@ -334,20 +328,15 @@ impl Window {
     }
 
     /// Makes the flush wait for the leg's outstanding operations, if there are any.
-    fn stamp(&mut self, epoch: Key, leg: u32, stage: FlushStage, flush: &mut Option<Key>) {
-        let entry = &self.epochs[epoch].legs[leg];
-        let outstanding = match stage {
-            FlushStage::Local => entry.local,
-            FlushStage::Remote => entry.remote,
-        };
-        if outstanding == 0 {
+    fn stamp(&mut self, epoch: Key, leg: u32, stage: Stage, flush: &mut Option<Key>) {
+        let Leg { local, remote, .. } = self.epochs[epoch].legs[leg];
+        let outstanding = [local, remote];
+        if outstanding[stage as usize] == 0 {
             return;
         }
         let flush = self.add_flush_dependency(flush);
-        let entry = &mut self.epochs[epoch].legs[leg];
-        let (local, remote) = (entry.local, entry.remote);
-        let ages =
-            entry.ages.get_or_insert_with(|| Box::new([Ages::new(local), Ages::new(remote)]));
+        let ages = &mut self.epochs[epoch].legs[leg].ages;
+        let ages = ages.get_or_insert_with(|| Box::new(outstanding.map(Ages::new)));
         ages[stage as usize].stamp(flush);
     }
 }

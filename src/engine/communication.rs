@@ -1,5 +1,5 @@
-//! Communication calls. Operations go to the transport at once where access is granted, and are
-//! recorded elsewhere.
+//! Communication calls. An operation is posted at once if its target has granted access, and is
+//! recorded otherwise.
 
 use super::epoch::EpochKind;
 use super::port::{Op, Outcome, Port, Posted, Rank, RequestId, SyncError, Ticket};
@@ -57,7 +57,7 @@ impl Window {
         self.route_by(epoch, target).is_some_and(|route| route.direct)
     }
 
-    /// The same route, in the epoch that replaces a folded one.
+    /// Unfolds the folded epoch, if any, and returns `route` as it is in the regular epoch.
     #[inline]
     fn unfolded_route(&mut self, route: Route) -> Route {
         if self.folded.is_none() {
@@ -129,9 +129,9 @@ impl Window {
         }
     }
 
-    /// Records an operation according to the transport's answer. An operation that found no
-    /// resource, or no access yet, is queued on its leg. Returns the request, if one was wanted and
-    /// the local stage is outstanding.
+    /// Records an operation that the transport has not completed. If `answer` is
+    /// [`Posted::NoResource`], which also stands for access not granted yet, queues it on its leg.
+    /// Returns the request, if one was wanted and the local stage is outstanding.
     fn account_for(
         &mut self,
         epoch: Key,
@@ -219,7 +219,7 @@ impl Window {
         }
     }
 
-    /// The local stage of an operation is complete.
+    /// Accounts for an operation whose local stage is complete.
     pub(super) fn retire_local(&mut self, epoch: Key, leg: u32, record: u32) {
         let account = self.records.account(record);
         if account.local_done {
@@ -230,13 +230,13 @@ impl Window {
         let entry = &mut self.epochs[epoch].legs[leg];
         entry.local -= 1;
         if let Some(ages) = &mut entry.ages {
-            let mut satisfied = smallvec::SmallVec::<[Key; 4]>::new();
-            ages[0].retire(account.age_local, |flush| satisfied.push(flush));
-            satisfied.into_iter().for_each(|flush| self.resolve_flush_dependency(flush));
+            for flush in ages[0].retire(account.age_local) {
+                self.resolve_flush_dependency(flush);
+            }
         }
     }
 
-    /// The remote stage of an operation is complete: frees its record.
+    /// Accounts for an operation whose remote stage is complete, and frees its record.
     pub(super) fn retire_remote(&mut self, epoch: Key, leg: u32, record: u32) {
         self.retire_local(epoch, leg, record);
         let account = self.records.account(record);
@@ -246,14 +246,15 @@ impl Window {
         let entry = &mut entry.legs[leg];
         entry.remote -= 1;
         if let Some(ages) = &mut entry.ages {
-            let mut satisfied = smallvec::SmallVec::<[Key; 4]>::new();
-            ages[1].retire(account.age_remote, |flush| satisfied.push(flush));
+            let satisfied = ages[1].retire(account.age_remote);
             if entry.remote == 0 {
                 // No operation is outstanding, so no flush waits here. The next flush that has to
                 // wait makes new ages.
                 entry.ages = None;
             }
-            satisfied.into_iter().for_each(|flush| self.resolve_flush_dependency(flush));
+            for flush in satisfied {
+                self.resolve_flush_dependency(flush);
+            }
         }
     }
 
@@ -266,9 +267,5 @@ impl Window {
             self.flushes.remove(flush);
             self.requests.complete(request);
         }
-    }
-
-    pub(super) fn records_empty(&self) -> bool {
-        self.records.len() == 0
     }
 }

@@ -1,9 +1,9 @@
 //! Activation of epochs, and the completion of each kind.
 
-use super::activation::{Activation, may_activate};
+use super::activation::may_activate;
 use super::epoch::{EpochKind, EpochState, LockState};
 use super::fence::Barrier;
-use super::peer::{AccessWaiter, ExposureWaiter};
+use super::peer::{Waiter, shrink};
 use super::port::{Port, Rank, Word};
 use super::record::NIL;
 use super::slab::Key;
@@ -23,20 +23,14 @@ impl Window {
         while std::mem::take(&mut self.recheck) {
             while let Some(&epoch) = self.deferred.front() {
                 self.closed_epochs.drop_completed(&self.epochs);
-                match may_activate(
-                    &self.epochs[epoch],
-                    &self.closed_epochs,
-                    &self.peers,
-                    self.flags,
-                ) {
-                    Activation::Ready => {
-                        self.deferred.pop_front();
-                        self.activate(port, epoch);
-                    }
-                    Activation::Blocked(_) => break,
+                let entry = &self.epochs[epoch];
+                if may_activate(entry, &self.closed_epochs, &self.peers, self.flags).is_err() {
+                    break;
                 }
+                self.deferred.pop_front();
+                self.activate(port, epoch);
             }
-            super::peer::shrink(&mut self.deferred);
+            shrink(&mut self.deferred);
         }
     }
 
@@ -72,25 +66,15 @@ impl Window {
 
     /// `A_i = ++a` for each target; access i may proceed iff `A_i <= g` [MA-1], with `NOCHECK` too
     /// [MA-3]. So accesses match exposures in order [EP-3].
-    fn activate_access<P: Port>(&mut self, port: &mut P, epoch: Key) {
+    fn activate_access(&mut self, port: &mut impl Port, epoch: Key) {
         let legs = self.epochs[epoch].legs.len();
         self.epochs[epoch].awaited = legs;
         for leg in 0..legs {
             let target = self.leg(epoch, leg).target;
             let index = self.peers.index(target);
-            let peer = &mut self.peers[index];
-            peer.accesses += 1;
-            let access = peer.accesses;
-            if peer.granted < access {
-                peer.granted = port.observe(target, Word::Grant);
-            }
-            let granted = access <= peer.granted;
-            if !granted {
-                if !P::NAMES_CHANGES && peer.access_waiters.is_empty() {
-                    self.grant_watch.push(index);
-                }
-                peer.access_waiters.push_back(AccessWaiter { access, epoch });
-            }
+            self.peers[index].accesses += 1;
+            let access = self.peers[index].accesses;
+            let granted = self.has_reached(port, index, Word::Grant, access, epoch);
             let entry = self.leg(epoch, leg);
             entry.access = access;
             entry.granted = granted;
@@ -101,27 +85,43 @@ impl Window {
     }
 
     /// `e_i = ++e` for each origin, stored one-sidedly as the origin's `g` [MA-1].
-    fn activate_exposure<P: Port>(&mut self, port: &mut P, epoch: Key) {
+    fn activate_exposure(&mut self, port: &mut impl Port, epoch: Key) {
         let origins = std::mem::take(&mut self.epochs[epoch].origins);
         self.epochs[epoch].awaited = origins.len() as u32;
         for &origin in &origins {
             let index = self.peers.index(origin);
             self.peers[index].exposures += 1;
             self.signal(port, index, Word::Grant);
-            let peer = &mut self.peers[index];
-            let exposure = peer.exposures;
-            if peer.done_seen < exposure {
-                peer.done_seen = port.observe(origin, Word::Done);
-            }
-            if exposure <= peer.done_seen {
+            let exposure = self.peers[index].exposures;
+            if self.has_reached(port, index, Word::Done, exposure, epoch) {
                 self.epochs[epoch].awaited -= 1;
-            } else {
-                if !P::NAMES_CHANGES && peer.exposure_waiters.is_empty() {
-                    self.done_watch.push(index);
-                }
-                peer.exposure_waiters.push_back(ExposureWaiter { exposure, epoch });
             }
         }
+    }
+
+    /// True if `word` of the peer has reached `value`. Otherwise `epoch` now waits for it.
+    #[inline(always)]
+    fn has_reached<P: Port>(
+        &mut self,
+        port: &mut P,
+        index: u32,
+        word: Word,
+        value: u64,
+        epoch: Key,
+    ) -> bool {
+        let peer = &mut self.peers[index];
+        let awaited = &mut peer.words[word as usize];
+        if awaited.seen < value {
+            awaited.seen = port.observe(peer.rank, word);
+        }
+        let reached = value <= awaited.seen;
+        if !reached {
+            if !P::NAMES_CHANGES && awaited.waiters.is_empty() {
+                self.word_watch[word as usize].push(index);
+            }
+            awaited.waiters.push_back(Waiter { value, epoch });
+        }
+        reached
     }
 
     /// Lets a fence, lock or lock_all epoch post its operations.
@@ -191,7 +191,7 @@ impl Window {
         }
     }
 
-    /// Sends the done of a leg, or completes the epoch, if the leg's operations allow it.
+    /// Sends the done of a leg, or completes the epoch, if the operations to its target allow it.
     pub(super) fn try_finish_leg<P: Port>(&mut self, port: &mut P, epoch: Key, leg: u32) {
         let entry = &mut self.epochs[epoch];
         if !entry.closed || entry.state == EpochState::Deferred {
@@ -228,9 +228,7 @@ impl Window {
                 peer.done += 1;
             }
         }
-        if !in_order {
-            peer.dones_held.insert(access, epoch);
-        } else if self.signal(port, index, Word::Done) {
+        if in_order && self.signal(port, index, Word::Done) {
             self.done_left(epoch);
         } else {
             self.peers[index].dones_held.insert(access, epoch);
@@ -251,8 +249,8 @@ impl Window {
         }
     }
 
-    /// Sends the current value of a word. False if there was no resource; a later sweep then sends
-    /// the value that is current by then.
+    /// Sends the current value of a word. False if there was no resource: a later sweep then sends
+    /// the value of that time.
     pub(super) fn signal(&mut self, port: &mut impl Port, index: u32, word: Word) -> bool {
         let peer = &mut self.peers[index];
         let value = match word {
@@ -261,7 +259,7 @@ impl Window {
             Word::Fence => unreachable!("the barrier sends its own word"),
         };
         if peer.unsent[word as usize] {
-            // This value will be sent by the sweep that retries the earlier one.
+            // An earlier value was refused. The sweep that retries it sends this value instead.
             return false;
         }
         if port.signal(peer.rank, word, value).is_err() {
@@ -286,12 +284,6 @@ impl Window {
             self.barrier = None;
             self.end_epoch(epoch);
         }
-    }
-
-    /// True if origins of the exposure epoch are not done.
-    pub(super) fn awaits_origins(&self, epoch: Key) -> bool {
-        let entry = &self.epochs[epoch];
-        entry.state == EpochState::Deferred || entry.awaited > 0
     }
 
     /// Ends a closed epoch that is complete.

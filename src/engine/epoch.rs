@@ -42,10 +42,10 @@ pub(super) enum HeldLock {
 pub(super) enum LockState {
     /// Not requested, or the request's atomics are in flight.
     NotRequested,
-    /// Lets earlier lock_alls pass: waits until `served` reaches this count, once that is known
-    /// [LK-6].
+    /// Lets earlier lock_alls pass: waits until this many lock_alls were served. `None` until the
+    /// count was read [LK-6].
     Gate(Option<u32>),
-    /// In the target's queue. The first of the queue then asks for its right.
+    /// In the target's queue. An exclusive lock that is first there asks for its right.
     Queued(LockRequest),
     /// Registered, and waiting for the lock_alls that are still held.
     Draining(LockRequest),
@@ -74,7 +74,7 @@ pub(super) struct Leg {
     pub(super) finished: bool,
     /// Listed in the window's `stalled`.
     pub(super) stalled: bool,
-    /// Ages of the local and the remote stage [FL-1], made by the first flush that has to wait.
+    /// Ages by [`Stage`](super::Stage) [FL-1], made by the first flush that has to wait.
     pub(super) ages: Option<Box<[Ages; 2]>>,
 }
 
@@ -139,7 +139,7 @@ impl Legs {
     }
 }
 
-const LEG: &str = "a leg that was made";
+const LEG: &str = "the index of a leg";
 
 impl std::ops::Index<u32> for Legs {
     type Output = Leg;
@@ -169,8 +169,8 @@ pub(super) struct Epoch {
     pub(super) state: EpochState,
     /// Closed by the application [EP-9].
     pub(super) closed: bool,
-    /// Operations may be posted: fence and `NOCHECK` epochs once active, locks once held. Access
-    /// epochs are granted per leg.
+    /// Operations may be posted. True of fence and `NOCHECK` epochs once active, and of locks once
+    /// held. Access epochs are granted per leg.
     pub(super) granted: bool,
     /// The window's number of closings when this epoch was opened. An epoch closed later overlaps
     /// it [EP-7].

@@ -70,11 +70,14 @@ pub(super) struct Licensing {
     /// A lock operation on the licence is pending: it is being acquired, taken into use or made
     /// idle. Locks that need a right wait for the end of that operation.
     changing: bool,
-    /// Locks held under the licence. Only the first and the last of them access its word.
+    /// Number of locks held under the licence. Only the first and the last of them access its word.
     uses: u32,
+    /// Locks that wait for the pending operation, with their epochs.
     waiting: Vec<(Key, LockRequest)>,
+    /// Registrations since the last revocation, and how many precede the next licence.
     registrations: u32,
     threshold: u32,
+    /// Licences that this process has asked for so far.
     pushes: u32,
 }
 
@@ -85,7 +88,7 @@ pub(super) enum Acquisition {
     InUse,
     /// Take the idle licence into use: [`begin_use`].
     UseIdle,
-    /// Register; with a number, for a new licence: [`register`].
+    /// Register, for a new licence if there is a number: [`register`] with this argument.
     Register(Option<u32>),
     /// Wait for the pending operation on the licence.
     Wait,
@@ -104,13 +107,6 @@ impl Licensing {
         }
     }
 
-    /// Notes that the licence was found revoked.
-    fn lost(&mut self) {
-        if std::mem::take(&mut self.licensed) {
-            self.revoked();
-        }
-    }
-
     /// Notes a revocation, perhaps before the first use. The delay before the next request prevents
     /// a livelock between a lock_all that revokes and an owner that asks again at once.
     pub(super) fn revoked(&mut self) {
@@ -118,8 +114,8 @@ impl Licensing {
         self.threshold = self.threshold.saturating_mul(2);
     }
 
-    /// Chooses how a lock gets its right. One that has to wait is returned by
-    /// [`changed`](Self::changed).
+    /// Chooses how a lock gets its right. If the lock has to wait, [`changed`](Self::changed)
+    /// returns it later.
     #[inline(always)]
     pub(super) fn acquire(
         &mut self,
@@ -140,7 +136,9 @@ impl Licensing {
             self.changing = true;
             return Acquisition::UseIdle;
         }
-        self.lost();
+        if std::mem::take(&mut self.licensed) {
+            self.revoked();
+        }
         self.registrations = self.registrations.saturating_add(1);
         // The word must be 0: a previous licence may still be ending.
         if self.registrations <= self.threshold || word != 0 {
@@ -190,8 +188,8 @@ impl Licensing {
     }
 }
 
-/// True if this process has a licence that is not revoked. Then no lock_all waits since before the
-/// licence was issued.
+/// True if this process has a licence that is not revoked. Every lock_all that waits now then
+/// arrived after the licence was issued.
 #[inline]
 pub(super) fn is_licensed(mem: &mut impl LockMemory) -> bool {
     mem.look(LockWord::Licence) & (HELD | REVOKED) == HELD
@@ -214,8 +212,8 @@ pub(super) fn end_use(mem: &mut Replay<'_, impl LockMemory>) -> Result<(), Suspe
     Ok(())
 }
 
-/// Registers this process. With `push`, the number of times it did so, the registration becomes a
-/// licence and the lock its first use.
+/// Registers this process. With `push`, the number of licences that it has asked for so far, the
+/// registration becomes a licence, and the lock is its first use.
 pub(super) fn register(
     mem: &mut Replay<'_, impl LockMemory>,
     push: Option<u32>,
@@ -231,7 +229,7 @@ pub(super) fn register(
         mem.swap(HOME, LockWord::Licensed, u64::from(push) << 32 | (u64::from(mem.me()) + 1))?;
     mem.store(mem.me(), LockWord::NextLicensed, below)?;
     let met = mem.compare_swap(mem.me(), LockWord::Licence, PENDING, HELD | IN_USE)?;
-    // If it was revoked already, the revoking process removes the registration.
+    // If the licence is revoked already, the revoking process removes the registration.
     Ok(if met == PENDING {
         RegisterOutcome::Held(ExclusiveRight::Licensed)
     } else {
@@ -239,7 +237,6 @@ pub(super) fn register(
     })
 }
 
-/// Removes a registration.
 #[inline(always)]
 pub(super) fn deregister(mem: &mut Replay<'_, impl LockMemory>) -> Result<(), Suspended> {
     mem.add(HOME, LockWord::Holders, ONE_RIGHT.wrapping_neg())?;
@@ -296,7 +293,6 @@ fn revoke_one(mem: &mut Replay<'_, impl LockMemory>) -> Result<bool, Suspended> 
     Ok(true)
 }
 
-/// Releases a lock_all.
 #[inline(always)]
 pub(super) fn leave_all(mem: &mut Replay<'_, impl LockMemory>) -> Result<(), Suspended> {
     mem.add(HOME, LockWord::Holders, ONE_LOCK_ALL.wrapping_neg())?;
@@ -308,7 +304,7 @@ pub(super) fn is_drained(mem: &mut Replay<'_, impl LockMemory>) -> Result<bool, 
     Ok(lock_alls(mem.load(HOME, LockWord::Holders)?) == 0)
 }
 
-/// Number of lock_alls that had to wait, and of those that were served [LK-6].
+/// How many lock_alls had to wait so far, and how many of them were served [LK-6].
 pub(super) fn intent(mem: &mut Replay<'_, impl LockMemory>) -> Result<(u32, u32), Suspended> {
     let intent = mem.load(HOME, LockWord::Intent)?;
     Ok((intent as u32, (intent >> 32) as u32))

@@ -18,7 +18,7 @@ impl Barrier {
         Barrier { epoch, sequence, distance: 1, signalled: false }
     }
 
-    /// The process whose hop is awaited, for the log.
+    /// The process whose hop this process waits for, for the log.
     pub(super) fn awaited(&self, me: Rank, size: u32) -> Rank {
         let size = u64::from(size);
         ((u64::from(me) + size - self.distance % size) % size) as Rank
@@ -37,7 +37,7 @@ impl Barrier {
                 }
                 self.signalled = true;
             }
-            // Two processes meet in one round at most, so one word per pair serves all rounds.
+            // Two processes meet in at most one round, so one word per pair serves all rounds.
             let from = (u64::from(me) + size - self.distance) % size;
             if port.observe(from as Rank, Word::Fence) < self.sequence {
                 return false;

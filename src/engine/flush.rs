@@ -7,6 +7,8 @@
 
 use std::collections::VecDeque;
 
+use smallvec::SmallVec;
+
 use super::port::RequestId;
 use super::slab::Key;
 
@@ -33,7 +35,7 @@ pub(super) struct Ages {
 }
 
 impl Ages {
-    /// The first flush that has to wait makes the ages. All outstanding operations get age 0.
+    /// Made by the first flush that has to wait. All outstanding operations get age 0.
     pub(super) fn new(outstanding: u32) -> Self {
         Ages { oldest: 0, ages: VecDeque::from([Age { outstanding, flush: None }]) }
     }
@@ -44,28 +46,28 @@ impl Ages {
 
     /// Counts a new operation and returns its age.
     pub(super) fn issue(&mut self) -> u32 {
-        self.ages.back_mut().expect("one age is open").outstanding += 1;
+        self.ages.back_mut().expect("the last age is open").outstanding += 1;
         self.current()
     }
 
     /// Makes `flush` wait for all operations issued so far. At least one must be outstanding.
     pub(super) fn stamp(&mut self, flush: Key) {
-        let last = self.ages.back_mut().expect("one age is open");
+        let last = self.ages.back_mut().expect("the last age is open");
         debug_assert!(last.flush.is_none());
         last.flush = Some(flush);
         self.ages.push_back(Age { outstanding: 0, flush: None });
     }
 
-    /// An operation of `age` has completed. Passes each flush that is complete here to `satisfied`.
-    pub(super) fn retire(&mut self, age: u32, mut satisfied: impl FnMut(Key)) {
+    /// An operation of `age` has completed. Returns the flushes that are now complete here.
+    pub(super) fn retire(&mut self, age: u32) -> SmallVec<[Key; 4]> {
+        let mut satisfied = SmallVec::new();
         let at = age.wrapping_sub(self.oldest) as usize;
         self.ages[at].outstanding -= 1;
         while self.ages.len() > 1 && self.ages[0].outstanding == 0 {
-            let age = self.ages.pop_front().expect("more than one");
+            let age = self.ages.pop_front().expect("more than one age");
             self.oldest = self.oldest.wrapping_add(1);
-            if let Some(flush) = age.flush {
-                satisfied(flush);
-            }
+            satisfied.extend(age.flush);
         }
+        satisfied
     }
 }

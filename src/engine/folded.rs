@@ -11,7 +11,7 @@ use super::epoch::{Epoch, EpochKind, EpochState, HeldLock, Leg, LockState};
 use super::exclusion::{self, ExclusiveRight};
 use super::lock::{self, Enqueued, LockRequest, Turn};
 use super::lock_ops::LockOp;
-use super::port::{LockMode, Outcome, Port, Rank};
+use super::port::{LockMode, Port, Rank};
 use super::slab::Key;
 use super::window::{FenceView, Route, Window};
 
@@ -141,26 +141,26 @@ impl Window {
         true
     }
 
-    /// Unlocks a target whose lock epoch is folded. `None` if there is none.
+    /// Unlocks `target` if its lock epoch is folded. False if it is not.
     #[inline(always)]
-    pub(super) fn unlock_folded(&mut self, port: &mut impl Port, target: Rank) -> Option<Outcome> {
+    pub(super) fn unlock_folded(&mut self, port: &mut impl Port, target: Rank) -> bool {
         self.close_folded(port, |folded| !folded.is_lock_all() && folded.covers(target))
-            .then_some(Outcome::Complete)
     }
 
-    /// Unlocks all targets if there is a folded lock_all.
+    /// Unlocks all targets if a lock_all epoch is folded. False if none is.
     #[inline(always)]
-    pub(super) fn unlock_all_folded(&mut self, port: &mut impl Port) -> Option<Outcome> {
-        self.close_folded(port, Folded::is_lock_all).then_some(Outcome::Complete)
+    pub(super) fn unlock_all_folded(&mut self, port: &mut impl Port) -> bool {
+        self.close_folded(port, Folded::is_lock_all)
     }
 
-    /// True if a folded epoch covers `target` (`None`: any target). Its operations are complete.
+    /// True if the folded epoch covers `target`; with `None`, if an epoch is folded. All operations
+    /// of a folded epoch are complete.
     #[inline(always)]
     pub(super) fn is_folded_over(&self, target: Option<Rank>) -> bool {
         self.folded.is_some_and(|folded| target.is_none_or(|target| folded.covers(target)))
     }
 
-    /// True if a lock_all is folded.
+    /// True if a lock_all epoch is folded.
     #[inline(always)]
     pub(super) fn is_lock_all_folded(&self) -> bool {
         self.folded.is_some_and(|folded| folded.is_lock_all())
@@ -175,7 +175,7 @@ impl Window {
         self.route
     }
 
-    /// Replaces the folded epoch, if any, by a regular one.
+    /// Replaces the folded epoch, if any, with a regular one.
     #[inline(always)]
     pub(super) fn unfold(&mut self) {
         if let Some(folded) = self.folded.take() {

@@ -21,8 +21,8 @@
 //! Access to `Next`: its owner, until the node is in the queue; then one exchange by the successor
 //! (linking) and one compare-and-swap by the process that grants the owner (before it writes the
 //! grant); finally the owner, when it releases. Two nodes per origin and target are enough: an
-//! origin's next but one request is granted after the successor of its first, which has linked
-//! itself by then.
+//! origin makes its request n + 2 after its request n + 1 was granted. The successor of request n
+//! was granted no later than that, and has linked itself by then.
 
 use super::port::{LockMemory, LockMode, LockWord, Rank};
 use super::replay::{Replay, Suspended};
@@ -184,7 +184,7 @@ pub fn enqueue(
     if request.mode() == LockMode::Shared && count_reader(mem, target)? {
         return Ok(Enqueued { turn: GRANTED, queued: false, next_reader: None });
     }
-    let stands = |turn| Ok(Enqueued { turn, queued: true, next_reader: None });
+    let queued = |turn| Ok(Enqueued { turn, queued: true, next_reader: None });
     let me = request.node(mem.me());
     mem.store(me.rank(), me.next(target), EMPTY)?;
     let before = mem.swap(target, LockWord::Tail, me.0)?;
@@ -197,26 +197,26 @@ pub fn enqueue(
     match (met, request.mode()) {
         // The predecessor waits or holds exclusively. Whoever grants or releases it finds this
         // request.
-        (EMPTY, _) => stands(Turn::Waiting),
+        (EMPTY, _) => queued(Turn::Waiting),
         (_, LockMode::Shared) => {
             let next_reader = admit(mem, target, me, carried, false)?;
             Ok(Enqueued { turn: GRANTED, queued: true, next_reader })
         }
-        // The predecessor reads. When it leaves it names this request as the next writer.
-        (READER_ACTIVE, LockMode::Exclusive) => stands(Turn::Waiting),
+        // The predecessor reads. When it leaves, it names this request as the next writer.
+        (READER_ACTIVE, LockMode::Exclusive) => queued(Turn::Waiting),
         // This request is the first of the queue. Readers that were counted in `Tail`, or that left
         // the queue out of order, may still be active.
         (_, LockMode::Exclusive) => {
             if carried == 0 && (!left_behind || mem.load(target, LockWord::Readers)? == 0) {
-                return stands(GRANTED);
+                return queued(GRANTED);
             }
             mem.store(target, LockWord::NextWriter, me.0)?;
             let readers = mem.add(target, LockWord::Readers, WRITER_WAITS + carried)?;
             if readers.wrapping_add(carried) == 0 {
                 mem.add(target, LockWord::Readers, WRITER_WAITS.wrapping_neg())?;
-                return stands(GRANTED);
+                return queued(GRANTED);
             }
-            stands(Turn::Waiting)
+            queued(Turn::Waiting)
         }
     }
 }
@@ -337,18 +337,18 @@ pub fn grant_reader(
     admit(mem, target, reader, 0, true)
 }
 
-/// Makes a reader active. `carried`: readers that it took off `Tail`. `tell`: write its grant word,
-/// because it is another process's. Returns a reader directly behind it.
+/// Makes a reader active. `carried`: the number of readers that it took off `Tail`. `write_grant`:
+/// write its grant word, because another process waits. Returns the reader directly behind it.
 fn admit(
     mem: &mut Replay<'_, impl LockMemory>,
     target: Rank,
     reader: Node,
     carried: u64,
-    tell: bool,
+    write_grant: bool,
 ) -> Result<Option<Node>, Suspended> {
     mem.add(target, LockWord::Readers, carried + 1)?;
     let met = mem.compare_swap(reader.rank(), reader.next(target), EMPTY, READER_ACTIVE)?;
-    if tell {
+    if write_grant {
         // From here on the node belongs to its owner again.
         grant(mem, target, reader, false)?;
     }

@@ -8,7 +8,7 @@ use super::replay::{Answers, Replay, Suspended};
 use super::slab::{Key, Slab};
 use super::window::Window;
 
-/// A lock operation and its arguments. Those without an epoch outlive it.
+/// A lock operation and its arguments. The variants without an epoch may end after their epoch.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LockOp {
     ReadIntent(Key),
@@ -49,7 +49,7 @@ struct SuspendedOp {
 }
 
 /// The suspended lock operations of a window.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct PendingLockOps {
     suspended: Slab<SuspendedOp>,
     /// Those that lacked a resource and are retried by each sweep.
@@ -59,10 +59,6 @@ pub(super) struct PendingLockOps {
 }
 
 impl PendingLockOps {
-    pub(super) fn new() -> Self {
-        PendingLockOps { suspended: Slab::new(), stalled: Vec::new(), answers: Answers::new() }
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.suspended.len() == 0
     }

@@ -11,6 +11,7 @@
 //! queue is never held back by a waiting lock_all.
 
 use super::epoch::{EpochKind, HeldLock, LockState};
+use super::exclusion::ExclusiveRight::{Licensed, Registered};
 use super::exclusion::{
     self, Acquisition, ExclusiveRight, RegisterOutcome, RetryOutcome, is_licensed,
 };
@@ -21,7 +22,7 @@ use super::slab::Key;
 use super::window::Window;
 
 impl Window {
-    /// Makes the request of an activated lock epoch, after those that wait at the gate [EP-10].
+    /// Requests the lock of an activated epoch, behind the requests that wait at the gate [EP-10].
     pub(super) fn request_lock(&mut self, port: &mut impl Port, epoch: Key) {
         self.locks_awaited += 1;
         if self.lock_gate.is_empty() && self.passes_gate(port, self.lock_of(epoch).1) {
@@ -80,7 +81,6 @@ impl Window {
         self.enter_queue(port, epoch);
     }
 
-    /// Target and mode of a lock epoch.
     fn lock_of(&self, epoch: Key) -> (Rank, LockMode) {
         match self.epochs[epoch].kind {
             EpochKind::Lock { target, mode, .. } => (target, mode),
@@ -95,7 +95,6 @@ impl Window {
         self.queue_up(port, epoch, request);
     }
 
-    /// Creates the next request to `target`.
     #[inline(always)]
     pub(super) fn next_request(&mut self, target: Rank, mode: LockMode) -> LockRequest {
         let peer = self.peers.of(target);
@@ -138,11 +137,15 @@ impl Window {
     /// The grant word of the lock request to this target has changed.
     pub(super) fn lock_granted(&mut self, port: &mut impl Port, target: Rank) {
         let Some(epoch) = self.peers.find(target).and_then(|peer| peer.lock_active) else { return };
-        if let Some(LockState::Queued(request)) =
-            self.epochs.get(epoch).filter(|entry| !entry.lock_op_pending).map(|entry| entry.locking)
-        {
+        if let Some(LockState::Queued(request)) = self.pollable(epoch) {
             self.poll_turn(port, epoch, request);
         }
+    }
+
+    /// The lock state of an epoch, unless it has ended or one of its lock operations is suspended.
+    fn pollable(&self, epoch: Key) -> Option<LockState> {
+        let entry = self.epochs.get(epoch)?;
+        (!entry.lock_op_pending).then_some(entry.locking)
     }
 
     fn poll_turn(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
@@ -154,31 +157,24 @@ impl Window {
 
     #[inline(always)]
     fn take_turn(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest, turn: Turn) {
-        match (turn, request.mode()) {
+        let lock = match (turn, request.mode()) {
             (Turn::Waiting, _) => unreachable!("the caller has found a grant"),
-            (Turn::Granted { .. }, LockMode::Shared) => {
-                self.lock_acquired(port, epoch, HeldLock::Shared(request))
-            }
-            (Turn::Granted { inherited: true }, _) => self.lock_acquired(
-                port,
-                epoch,
-                HeldLock::Exclusive(request, ExclusiveRight::Registered),
-            ),
+            (Turn::Granted { .. }, LockMode::Shared) => HeldLock::Shared(request),
+            (Turn::Granted { inherited: true }, _) => HeldLock::Exclusive(request, Registered),
             (Turn::Granted { inherited: false }, LockMode::Exclusive) => {
-                self.acquire_right(port, epoch, request)
+                return self.acquire_right(port, epoch, request);
             }
-        }
+        };
+        self.lock_acquired(port, epoch, lock);
     }
 
     /// Gets the right for an exclusive lock that is first in its queue.
     #[inline(always)]
     fn acquire_right(&mut self, port: &mut impl Port, epoch: Key, request: LockRequest) {
         match self.licensing.acquire(port, epoch, request) {
-            Acquisition::InUse => self.lock_acquired(
-                port,
-                epoch,
-                HeldLock::Exclusive(request, ExclusiveRight::Licensed),
-            ),
+            Acquisition::InUse => {
+                self.lock_acquired(port, epoch, HeldLock::Exclusive(request, Licensed));
+            }
             Acquisition::UseIdle => self.begin_use(port, epoch, request),
             Acquisition::Register(push) => self.register(port, epoch, request, push),
             Acquisition::Wait => self.epochs[epoch].lock_op_pending = true,
@@ -206,7 +202,7 @@ impl Window {
     ) {
         if begun {
             self.licensing.begun();
-            self.lock_acquired(port, epoch, HeldLock::Exclusive(request, ExclusiveRight::Licensed));
+            self.lock_acquired(port, epoch, HeldLock::Exclusive(request, Licensed));
             self.licence_changed(port);
         } else {
             self.licence_changed(port);
@@ -214,7 +210,7 @@ impl Window {
         }
     }
 
-    /// Registers the lock, and acquires a licence if `push` is given.
+    /// Registers the lock. With `push`, acquires a licence too.
     pub(super) fn register(
         &mut self,
         port: &mut impl Port,
@@ -228,7 +224,7 @@ impl Window {
         let Some(claimed) = result else { return };
         match claimed {
             RegisterOutcome::Held(right) => {
-                if right == ExclusiveRight::Licensed {
+                if right == Licensed {
                     self.licensing.begun();
                 }
                 self.lock_acquired(port, epoch, HeldLock::Exclusive(request, right));
@@ -247,7 +243,7 @@ impl Window {
         }
     }
 
-    /// Continues the locks that waited for the licence.
+    /// Ends the pending operation on the licence and continues the locks that waited for it.
     #[inline(always)]
     fn licence_changed(&mut self, port: &mut impl Port) {
         for (epoch, request) in self.licensing.changed() {
@@ -267,11 +263,7 @@ impl Window {
         let result = self
             .attempt(port, LockOp::AwaitDrain(epoch, request), |mem| exclusion::is_drained(mem));
         if result == Some(true) {
-            self.lock_acquired(
-                port,
-                epoch,
-                HeldLock::Exclusive(request, ExclusiveRight::Registered),
-            );
+            self.lock_acquired(port, epoch, HeldLock::Exclusive(request, Registered));
         }
     }
 
@@ -307,7 +299,7 @@ impl Window {
         self.retry_all(port, epoch);
     }
 
-    /// Retries as long as there are licences to revoke.
+    /// Retries a waiting lock_all as long as there are licences to revoke.
     pub(super) fn retry_all(&mut self, port: &mut impl Port, epoch: Key) {
         loop {
             match self.attempt(port, LockOp::RetryAll(epoch), |mem| exclusion::retry_all(mem)) {
@@ -324,24 +316,18 @@ impl Window {
         }
     }
 
-    /// Polls every lock request whose progress is not reported.
+    /// Polls every lock request whose progress the port does not report.
     pub(super) fn poll_lock_watch(&mut self, port: &mut impl Port) {
         let mut at = 0;
         while at < self.lock_watch.len() {
             let epoch = self.lock_watch[at];
-            // An epoch that got its lock since the last sweep, and may be gone, leaves the list
-            // here.
-            match self
-                .epochs
-                .get(epoch)
-                .filter(|entry| !entry.lock_op_pending)
-                .map(|entry| entry.locking)
-            {
+            match self.pollable(epoch) {
                 Some(LockState::Queued(request)) => self.poll_turn(port, epoch, request),
                 Some(LockState::Draining(request)) => self.await_drain(port, epoch, request),
                 Some(LockState::AllWaiting) => self.retry_all(port, epoch),
                 _ => {}
             }
+            // An epoch that got its lock leaves the list. It may have ended since the last sweep.
             let waits = self.epochs.get(epoch).is_some_and(|entry| {
                 matches!(
                     entry.locking,
@@ -372,7 +358,6 @@ impl Window {
         }
     }
 
-    /// Releases what is held.
     #[inline(always)]
     pub(super) fn release_lock(&mut self, port: &mut impl Port, lock: HeldLock) {
         match lock {
@@ -389,7 +374,7 @@ impl Window {
         request: LockRequest,
         right: Option<ExclusiveRight>,
     ) {
-        let registered = right == Some(ExclusiveRight::Registered);
+        let registered = right == Some(Registered);
         let result = self.attempt(port, LockOp::Release(request, right), |mem| {
             let released = lock::release(mem, request, registered)?;
             if registered && !released.passed_on {
@@ -403,7 +388,7 @@ impl Window {
         if let Some(reader) = released.next_reader {
             self.grant_reader(port, request.target(), reader);
         }
-        if right == Some(ExclusiveRight::Licensed) && self.licensing.ends() {
+        if right == Some(Licensed) && self.licensing.ends() {
             self.end_use(port);
         }
     }

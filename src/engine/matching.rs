@@ -44,13 +44,8 @@ fn class_of(wanted: Wanted) -> (usize, u64) {
         Wanted { source: None, tag: Some(_) } => 2,
         Wanted { source: None, tag: None } => ANY,
     };
-    (
-        class,
-        match_key(
-            class,
-            Arrival { source: wanted.source.unwrap_or(0), tag: wanted.tag.unwrap_or(0) },
-        ),
-    )
+    let arrival = Arrival { source: wanted.source.unwrap_or(0), tag: wanted.tag.unwrap_or(0) };
+    (class, match_key(class, arrival))
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -138,15 +133,18 @@ impl Unexpected {
         }
     }
 
+    /// The ends of a run's chain of a class.
+    fn ends(&mut self, class: usize, at: u32) -> &mut Chain {
+        if class == ANY {
+            return &mut self.all;
+        }
+        let key = match_key(class, self.runs[at as usize].arrival);
+        self.chains[class].entry(key).or_insert(EMPTY_CHAIN)
+    }
+
     /// Appends a run to its chain of a class.
     fn chain(&mut self, class: usize, at: u32) {
-        let ends = if class == ANY {
-            &mut self.all
-        } else {
-            self.chains[class]
-                .entry(match_key(class, self.runs[at as usize].arrival))
-                .or_insert(EMPTY_CHAIN)
-        };
+        let ends = self.ends(class, at);
         let before = std::mem::replace(&mut ends.last, at);
         if before == NIL {
             ends.first = at;
@@ -159,32 +157,18 @@ impl Unexpected {
     /// Removes a run from its chain of a class.
     fn unchain(&mut self, class: usize, at: u32) {
         let Link { before, after } = self.runs[at as usize].links[class];
-        if before != NIL {
-            self.runs[before as usize].links[class].after = after;
-        }
-        if after != NIL {
-            self.runs[after as usize].links[class].before = before;
-        }
-        if before != NIL && after != NIL {
+        if class != ANY && before == NIL && after == NIL {
+            let key = match_key(class, self.runs[at as usize].arrival);
+            self.chains[class].remove(&key);
             return;
         }
-        let change = |ends: &mut Chain| {
-            if before == NIL {
-                ends.first = after;
-            }
-            if after == NIL {
-                ends.last = before;
-            }
-        };
-        if class == ANY {
-            change(&mut self.all);
-        } else {
-            let key = match_key(class, self.runs[at as usize].arrival);
-            if before == NIL && after == NIL {
-                self.chains[class].remove(&key);
-            } else if let Some(ends) = self.chains[class].get_mut(&key) {
-                change(ends);
-            }
+        match before {
+            NIL => self.ends(class, at).first = after,
+            _ => self.runs[before as usize].links[class].after = after,
+        }
+        match after {
+            NIL => self.ends(class, at).last = before,
+            _ => self.runs[after as usize].links[class].before = before,
         }
     }
 
@@ -266,13 +250,14 @@ pub enum ExpectationState {
 struct Expectation {
     group: Key,
     expected: u64,
-    standing: ExpectationState,
-    /// It was freed: remove it when it is met.
+    state: ExpectationState,
+    /// Freed by its owner, and removed when it is met.
     abandoned: bool,
 }
 
-/// Both sides of the matching in one process.
-#[derive(Debug)]
+/// Both sides of the matching in one process. The methods of [`Window`](super::Window) with the
+/// same names describe those of this type.
+#[derive(Debug, Default)]
 pub(super) struct Matcher {
     unexpected: Unexpected,
     expectations: Slab<Expectation>,
@@ -289,29 +274,15 @@ fn key(id: ExpectationId) -> Key {
 }
 
 impl Matcher {
-    pub(super) fn new() -> Self {
-        Matcher {
-            unexpected: Unexpected::default(),
-            expectations: Slab::new(),
-            groups: Slab::new(),
-            groups_by_key: Default::default(),
-            started: [0; CLASSES],
-            starts: 0,
-        }
-    }
-
-    /// Number of expectations that are started and not met.
     #[inline]
     pub(super) fn waiting(&self) -> u32 {
         self.started.iter().sum()
     }
 
-    /// Number of unclaimed notifications.
     pub(super) fn unexpected(&self) -> u64 {
         self.unexpected.number
     }
 
-    /// Creates an idle expectation of `expected` (at least 1) notifications.
     pub(super) fn expect(&mut self, wanted: Wanted, expected: u64) -> ExpectationId {
         debug_assert!(expected > 0);
         let (class, key) = class_of(wanted);
@@ -320,21 +291,18 @@ impl Matcher {
             groups.insert(Group { wanted, members: 0, started: VecDeque::new() })
         });
         self.groups[group].members += 1;
-        let made =
-            Expectation { group, expected, standing: ExpectationState::Idle, abandoned: false };
+        let made = Expectation { group, expected, state: ExpectationState::Idle, abandoned: false };
         let Key { index, generation } = self.expectations.insert(made);
         ExpectationId { index, generation }
     }
 
     pub(super) fn expectation_state(&self, id: ExpectationId) -> ExpectationState {
-        self.expectations[key(id)].standing
+        self.expectations[key(id)].state
     }
 
-    /// Starts an idle expectation. It takes matching unclaimed notifications and waits for the
-    /// rest.
     pub(super) fn start(&mut self, id: ExpectationId) -> ExpectationState {
         let entry = &mut self.expectations[key(id)];
-        debug_assert_eq!(entry.standing, ExpectationState::Idle);
+        debug_assert_eq!(entry.state, ExpectationState::Idle);
         let group = &mut self.groups[entry.group];
         let mut missing = entry.expected;
         // If an equal expectation waits already, it has taken everything that matches.
@@ -343,38 +311,36 @@ impl Matcher {
             && let Some((arrival, taken)) = self.unexpected.take(group.wanted, missing)
         {
             missing -= taken;
-            entry.standing = ExpectationState::Met(arrival);
+            entry.state = ExpectationState::Met(arrival);
         }
         if missing > 0 {
-            entry.standing = ExpectationState::Waiting(missing);
+            entry.state = ExpectationState::Waiting(missing);
             self.starts += 1;
             group.started.push_back((self.starts, key(id)));
             self.started[class_of(group.wanted).0] += 1;
         }
-        entry.standing
+        entry.state
     }
 
     /// Matches a notification that has arrived.
     pub(super) fn arrived(&mut self, arrival: Arrival) {
-        let mut earliest: Option<(u64, usize, Key)> = None;
-        for class in 0..CLASSES {
-            if self.started[class] == 0 {
-                continue;
-            }
-            if let Some(group) = self.groups_by_key[class].get(&match_key(class, arrival))
-                && let Some((start, _)) = self.groups[*group].started.front()
-                && earliest.is_none_or(|(before, ..)| *start < before)
-            {
-                earliest = Some((*start, class, *group));
-            }
-        }
-        let Some((_, class, group)) = earliest else { return self.unexpected.push(arrival) };
-        let Some((_, expectation)) = self.groups[group].started.front().copied() else { return };
+        let first_started = |class: usize| {
+            let group = *self.groups_by_key[class].get(&match_key(class, arrival))?;
+            let (start, expectation) = *self.groups[group].started.front()?;
+            Some((start, class, group, expectation))
+        };
+        let earliest = (0..CLASSES)
+            .filter(|class| self.started[*class] > 0)
+            .filter_map(first_started)
+            .min_by_key(|(start, ..)| *start);
+        let Some((_, class, group, expectation)) = earliest else {
+            return self.unexpected.push(arrival);
+        };
         let entry = &mut self.expectations[expectation];
-        match &mut entry.standing {
+        match &mut entry.state {
             ExpectationState::Waiting(missing) if *missing > 1 => *missing -= 1,
-            standing => {
-                *standing = ExpectationState::Met(arrival);
+            state => {
+                *state = ExpectationState::Met(arrival);
                 self.groups[group].started.pop_front();
                 self.started[class] -= 1;
                 if entry.abandoned {
@@ -384,18 +350,16 @@ impl Matcher {
         }
     }
 
-    /// Makes a met expectation idle.
     pub(super) fn make_idle(&mut self, id: ExpectationId) {
         let entry = &mut self.expectations[key(id)];
-        debug_assert!(matches!(entry.standing, ExpectationState::Met(_)));
-        entry.standing = ExpectationState::Idle;
+        debug_assert!(matches!(entry.state, ExpectationState::Met(_)));
+        entry.state = ExpectationState::Idle;
     }
 
-    /// Frees an expectation. One that waits is removed when it is met.
     pub(super) fn abandon(&mut self, id: ExpectationId) {
         let entry = &mut self.expectations[key(id)];
         entry.abandoned = true;
-        if !matches!(entry.standing, ExpectationState::Waiting(_)) {
+        if !matches!(entry.state, ExpectationState::Waiting(_)) {
             self.remove(key(id));
         }
     }
@@ -411,7 +375,6 @@ impl Matcher {
         }
     }
 
-    /// The oldest unclaimed notification that matches `wanted`.
     pub(super) fn probe(&mut self, wanted: Wanted) -> Option<Arrival> {
         self.unexpected.first(wanted).map(|at| self.unexpected.runs[at as usize].arrival)
     }

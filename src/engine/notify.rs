@@ -5,7 +5,7 @@
 //! applies it after the operation's data and after the operations posted to the same target before
 //! [NA-1].
 //!
-//! The port's counters only rise. Whoever adds to them is in their atomicity domain [LK-7]. The
+//! The port's counters only rise. All additions are made in one atomicity domain [LK-7]. The
 //! application sees the counter minus a base that is private to this process. A reset moves the
 //! base, so no concurrent notification is lost [NA-3].
 
@@ -46,40 +46,13 @@ pub(super) struct Notifications {
     found: HashMap<u32, Notified>,
 }
 
-impl Notifications {
-    pub(super) fn are_awaited(&self) -> bool {
-        !self.watches.is_empty()
-    }
-
-    fn value(&self, port: &mut impl Port, index: u32) -> u64 {
-        let sum = port.counter(index);
-        sum.wrapping_sub(if self.bases.is_empty() {
-            0
-        } else {
-            self.bases.get(&index).copied().unwrap_or(0)
-        })
-    }
-
-    fn look(
-        &self,
-        port: &mut impl Port,
-        first: u32,
-        number: u32,
-        expected: u64,
-    ) -> Option<Notified> {
-        (first..first + number).find_map(|index| {
-            let value = self.value(port, index);
-            (value >= expected).then_some(Notified { index, value })
-        })
-    }
-}
-
 impl Window {
     /// Value of a counter of this process: notifications since the last reset. The operations
     /// before a counted notification are visible to the caller.
     #[inline]
     pub fn counter(&mut self, port: &mut impl Port, index: u32) -> u64 {
-        self.notifications.value(port, index)
+        let base = self.notifications.bases.get(&index).copied().unwrap_or(0);
+        port.counter(index).wrapping_sub(base)
     }
 
     /// Returns the value of a counter and resets it to 0, atomically.
@@ -97,12 +70,15 @@ impl Window {
         number: u32,
         expected: u64,
     ) -> Option<Notified> {
-        self.notifications.look(port, first, number, expected)
+        (first..first + number).find_map(|index| {
+            let value = self.counter(port, index);
+            (value >= expected).then_some(Notified { index, value })
+        })
     }
 
     /// Starts a nonblocking wait until one of `number` counters from `first` on is at least
-    /// `expected`. Returns the counter if one is already; otherwise [`found`](Self::found) returns
-    /// it once the request is reported complete.
+    /// `expected`. Returns the counter if one already is. Otherwise [`found`](Self::found) returns
+    /// it after the request was reported complete.
     pub fn await_counters(
         &mut self,
         port: &mut impl Port,
@@ -110,7 +86,7 @@ impl Window {
         number: u32,
         expected: u64,
     ) -> (Outcome, Option<Notified>) {
-        if let Some(found) = self.notifications.look(port, first, number, expected) {
+        if let Some(found) = self.look_at_counters(port, first, number, expected) {
             return (Outcome::Complete, Some(found));
         }
         let request = self.requests.open();
@@ -124,7 +100,7 @@ impl Window {
     }
 
     /// Polls the counters of a pending wait up to `looks` times. If it returns a counter, the wait
-    /// is over and its request is not reported.
+    /// has ended and its request is not reported.
     pub fn take_awaited(
         &mut self,
         port: &mut impl Port,
@@ -134,7 +110,7 @@ impl Window {
         let at = self.notifications.watches.iter().position(|watch| watch.request == request)?;
         let Watch { first, number, expected, .. } = self.notifications.watches[at];
         let found =
-            (0..looks).find_map(|_| self.notifications.look(port, first, number, expected))?;
+            (0..looks).find_map(|_| self.look_at_counters(port, first, number, expected))?;
         self.notifications.watches.remove(at);
         self.requests.withdraw(request);
         Some(found)
@@ -165,7 +141,7 @@ impl Window {
 
     /// True if a wait for counters is pending.
     pub fn awaits_counters(&self) -> bool {
-        self.notifications.are_awaited()
+        !self.notifications.watches.is_empty()
     }
 
     /// True if operations are recorded or in flight.
@@ -173,12 +149,13 @@ impl Window {
         self.records.len() != 0
     }
 
-    /// The port now has new counters, which start at 0. Returns the bases of the old ones.
+    /// Call this when the port gets new counters, which start at 0. Returns the bases of the old
+    /// ones.
     pub fn begin_counters(&mut self) -> CounterBases {
         CounterBases(std::mem::take(&mut self.notifications.bases))
     }
 
-    /// The port has the old counters again: restores their bases.
+    /// Call this when the port gets its old counters back. Restores their bases.
     pub fn resume_counters(&mut self, bases: CounterBases) {
         self.notifications.bases = bases.0;
     }
@@ -186,13 +163,15 @@ impl Window {
     /// Part of a sweep: completes the waits whose counters have reached the expected value.
     pub(super) fn poll_counter_waits(&mut self, port: &mut impl Port) {
         let mut at = 0;
-        while let Some(watch) = self.notifications.watches.get(at) {
-            match self.notifications.look(port, watch.first, watch.number, watch.expected) {
+        while let Some(&Watch { request, first, number, expected }) =
+            self.notifications.watches.get(at)
+        {
+            match self.look_at_counters(port, first, number, expected) {
                 None => at += 1,
                 Some(found) => {
                     // `remove` keeps the order: waits that end in one sweep complete in the order
                     // of their calls.
-                    let request = self.notifications.watches.remove(at).request;
+                    self.notifications.watches.remove(at);
                     self.notifications.found.insert(request.index, found);
                     self.requests.complete(request);
                     self.state_changes += 1;

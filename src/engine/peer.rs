@@ -8,18 +8,28 @@ use hashbrown::HashMap;
 use super::port::Rank;
 use super::slab::Key;
 
-/// An active access epoch whose access to the peer is not granted.
+/// An active epoch that waits until a word of the peer reaches `value`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AccessWaiter {
-    pub(super) access: u64,
+pub(super) struct Waiter {
+    pub(super) value: u64,
     pub(super) epoch: Key,
 }
 
-/// An active exposure epoch that the peer has not finished with.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ExposureWaiter {
-    pub(super) exposure: u64,
-    pub(super) epoch: Key,
+/// A word that the peer writes in this process, and the epochs that wait for it.
+#[derive(Debug, Default)]
+pub(super) struct AwaitedWord {
+    /// The value as last observed.
+    pub(super) seen: u64,
+    /// In ascending order of the awaited value.
+    pub(super) waiters: VecDeque<Waiter>,
+}
+
+impl AwaitedWord {
+    /// Removes and returns the next epoch whose value has been observed.
+    #[inline]
+    pub(super) fn next_reached(&mut self) -> Option<Key> {
+        self.waiters.pop_front_if(|waiter| waiter.value <= self.seen).map(|waiter| waiter.epoch)
+    }
 }
 
 /// One peer. Only start and post epochs use ω [MA-1]; locks have words of their own.
@@ -30,24 +40,19 @@ pub(super) struct Peer {
     pub(super) accesses: u64,
     /// `e`: exposures opened to the peer.
     pub(super) exposures: u64,
-    /// `g`: accesses granted by the peer, as last observed.
-    pub(super) granted: u64,
-    /// Exposures that the peer has finished with, as last observed.
-    pub(super) done_seen: u64,
+    /// `Grant`: its value is `g`, the accesses granted by the peer; access epochs wait for it.
+    /// `Done`: exposures that the peer has finished with; exposure epochs wait for it.
+    pub(super) words: [AwaitedWord; 2],
     /// Largest access id up to which all accesses are done: the value of `Done` [MA-2].
     pub(super) done: u64,
     /// Accesses whose done has not been sent, because an earlier one is missing or for lack of
     /// resources.
     pub(super) dones_held: BTreeMap<u64, Key>,
-    /// In order of access id.
-    pub(super) access_waiters: VecDeque<AccessWaiter>,
-    /// In order of exposure id.
-    pub(super) exposure_waiters: VecDeque<ExposureWaiter>,
     /// The lock epoch on the peer that the application has open.
     pub(super) lock_open: Option<Key>,
     /// The lock epoch on the peer that is active [AC-3].
     pub(super) lock_active: Option<Key>,
-    /// `Grant`, `Done`: the current value was refused for lack of resources.
+    /// `Grant`, `Done`: true if the transport had no resource to send the current value.
     pub(super) unsent: [bool; 2],
     /// Number of lock requests made to the peer.
     pub(super) lock_sequence: u32,
@@ -95,7 +100,6 @@ impl Peers {
         }
     }
 
-    /// All peers that there has been contact with.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Peer> {
         self.list.iter()
     }

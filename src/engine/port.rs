@@ -31,7 +31,7 @@ pub enum OpKind {
     CompareAndSwap,
 }
 
-/// What an operation tells its target when its data, and all operations posted to that target
+/// What an operation delivers at its target when its data, and all operations posted to that target
 /// before, have taken effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Notification(NonZeroU32);
@@ -46,36 +46,36 @@ pub enum NotificationKind {
 }
 
 impl Notification {
-    /// Bit of a tag.
-    const TAG: NonZeroU32 = NonZeroU32::new(1 << 31).expect("a bit");
+    /// The bit that distinguishes tags from counters.
+    const TAG: NonZeroU32 = NonZeroU32::new(1 << 31).expect("not 0");
 
-    /// Raises the counter `index`, below 2^31 - 1.
+    /// Raises the counter `index`, which is below 2^31 - 1.
     #[inline]
     pub fn counter(index: u32) -> Self {
         debug_assert!(index < Self::TAG.get() - 1);
         Notification(NonZeroU32::MIN.saturating_add(index))
     }
 
-    /// Delivers `tag`, below 2^31.
+    /// Delivers `tag`, which is below 2^31.
     #[inline]
     pub fn tag(tag: u32) -> Self {
         debug_assert!(tag < Self::TAG.get());
         Notification(Self::TAG | tag)
     }
 
-    /// Kind and number in one.
+    /// Kind and number packed into 32 bits, which are never 0.
     #[inline]
     pub fn bits(self) -> u32 {
         self.0.get()
     }
 
-    /// The notification of these [`bits`](Self::bits); `None` if they are 0.
+    /// Unpacks [`bits`](Self::bits). `None` if they are 0.
     #[inline]
     pub fn from_bits(bits: u32) -> Option<Self> {
         NonZeroU32::new(bits).map(Notification)
     }
 
-    /// What it does.
+    /// Unpacked form.
     #[inline]
     pub fn kind(self) -> NotificationKind {
         let bits = self.0.get();
@@ -147,7 +147,7 @@ pub struct Op {
     pub len: u64,
     /// Memory layout, unless both sides are contiguous.
     pub shape: Option<Shaped>,
-    /// What the target is told behind the data, if anything.
+    /// Notification behind the data, if any.
     pub notification: Option<Notification>,
     /// Target process.
     pub target: Rank,
@@ -224,7 +224,7 @@ pub enum Word {
     /// Accesses of the writer to the reader that are done, in order of access id.
     Done = 1,
     /// Sequence number of the last fence for which the writer made its barrier hop [FE-1]. Two
-    /// processes meet in one round of the barrier only, so one word per pair is enough.
+    /// processes meet in at most one round of the barrier, so one word per pair is enough.
     Fence = 2,
 }
 
@@ -340,8 +340,8 @@ pub enum Change {
 
 /// What the engine needs from a transport, for one window in one process.
 pub trait Port: LockMemory {
-    /// True if [`next_change`](Self::next_change) reports every changed word. Otherwise the engine
-    /// polls each word that it waits for, at a cost proportional to the number of peers.
+    /// True if [`next_change`](Self::next_change) reports every changed word. Otherwise each sweep
+    /// polls every word that the engine waits for, at a cost proportional to the number of peers.
     const NAMES_CHANGES: bool = false;
 
     /// True if a signal becomes visible after every operation *posted* to that peer before,
@@ -358,7 +358,8 @@ pub trait Port: LockMemory {
     /// Starts an operation. The engine calls it only for a target that has granted access. The
     /// transport frees the operation's shape when the operation is done; a shape outlives
     /// [`Posted::NoResource`]. Accumulates of one origin to one target take effect in the order of
-    /// these calls. An operation with a notification reaches [`Stage::Remote`] with both.
+    /// these calls. An operation with a notification reaches [`Stage::Remote`] when both have taken
+    /// effect.
     fn post(&mut self, op: &Op, ticket: Ticket) -> Posted;
 
     /// Writes `value` to `word` at `peer` (release): it becomes visible after every operation to
@@ -391,8 +392,8 @@ pub trait Port: LockMemory {
     /// The next completion stage that a pending operation has reached.
     fn next_finished(&mut self) -> Option<(Ticket, Stage)>;
 
-    /// The next pending operation that failed because its target refused it. Its stages are still
-    /// reported, later.
+    /// The next pending operation that failed because its target refused it.
+    /// [`next_finished`](Self::next_finished) still reports its stages, later.
     fn next_failed(&mut self) -> Option<Ticket> {
         None
     }

@@ -34,7 +34,7 @@ struct Record {
     notification: Option<Notification>,
     age_local: u32,
     age_remote: u32,
-    /// Next record in the leg's queue or in the free list; of an operation in flight, the epoch.
+    /// Next record in the leg's queue or in the free list. While in flight: index of the epoch.
     next_or_epoch: u32,
 }
 
@@ -43,7 +43,7 @@ const LOCAL_DONE: u8 = 0x80;
 const SHAPED: u8 = 0x40;
 const _: () = assert!(size_of::<Record>() == 64, "a recorded operation takes one cache line");
 
-/// The accounting data of an operation. `epoch` is that of an operation in flight.
+/// The accounting data of an operation. `epoch` is valid only while the operation is in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Account {
     pub(super) epoch: u32,
@@ -155,7 +155,7 @@ impl Records {
         self.records[index as usize].next_or_epoch = next;
     }
 
-    /// Takes a record out of its queue: it is in flight now. Returns the next one.
+    /// Removes a record, now in flight, from the head of its queue. Returns the next one.
     pub(super) fn dequeue(&mut self, index: u32, epoch: u32) -> u32 {
         std::mem::replace(&mut self.records[index as usize].next_or_epoch, epoch)
     }

@@ -15,7 +15,7 @@ pub(super) type Answers = Vec<u64>;
 /// Why a lock operation could not continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suspended {
-    /// The answer of its last access follows later.
+    /// The answer to its last access arrives later.
     AwaitsAnswer,
     /// The transport had no resource for its next access.
     NoResource,
@@ -50,7 +50,6 @@ impl<'m, M: LockMemory> Replay<'m, M> {
         Replay { memory, me, ticket, answers, at: 0 }
     }
 
-    /// The process that runs the lock operation.
     #[inline(always)]
     pub(super) fn me(&self) -> Rank {
         self.me
@@ -105,13 +104,11 @@ impl<'m, M: LockMemory> Replay<'m, M> {
         self.record(value)
     }
 
-    /// Reads a word at `home`.
     #[inline(always)]
     pub(super) fn load(&mut self, home: Rank, word: LockWord) -> Result<u64, Suspended> {
         self.atomic(home, word, Atomic::Load)
     }
 
-    /// Writes a word at `home`.
     #[inline(always)]
     pub(super) fn store(
         &mut self,

@@ -1,11 +1,11 @@
-//! What a window waits for, as text for the log. Nothing depends on it.
+//! What a window waits for, as text for the log. The engine decides nothing by it.
 
 use std::fmt;
 
-use super::activation::{Activation, BlockedBy, may_activate};
+use super::activation::{BlockedBy, may_activate};
 use super::epoch::LockState;
 use super::peer::Peer;
-use super::port::Rank;
+use super::port::{Rank, Word};
 use super::window::Window;
 
 /// At most this many ranks are listed.
@@ -43,8 +43,7 @@ impl fmt::Display for Waits<'_> {
         let w = self.0;
         write!(f, "{} epochs pending, {} deferred", w.epochs_pending(), w.deferred.len())?;
         if let Some(epoch) = w.deferred.front()
-            && let Activation::Blocked(by) =
-                may_activate(&w.epochs[*epoch], &w.closed_epochs, &w.peers, w.flags)
+            && let Err(by) = may_activate(&w.epochs[*epoch], &w.closed_epochs, &w.peers, w.flags)
         {
             match by {
                 BlockedBy::Earlier(class) => {
@@ -53,29 +52,18 @@ impl fmt::Display for Waits<'_> {
                 BlockedBy::SameTarget => write!(f, " (first behind a lock of the same target)")?,
             }
         }
-        let of = |waits: fn(&Peer) -> bool| {
+        let of = |waits: &dyn Fn(&Peer) -> bool| {
             w.peers.iter().filter(|peer| waits(peer)).map(|peer| peer.rank).collect::<Vec<_>>()
         };
-        ranks(
-            f,
-            "access epochs wait for a post of rank",
-            &of(|peer| !peer.access_waiters.is_empty()),
-        )?;
-        ranks(
-            f,
-            "exposure epochs wait for a complete of rank",
-            &of(|peer| !peer.exposure_waiters.is_empty()),
-        )?;
+        let awaited = |word: Word| of(&|peer| !peer.words[word as usize].waiters.is_empty());
+        ranks(f, "access epochs wait for a post of rank", &awaited(Word::Grant))?;
+        ranks(f, "exposure epochs wait for a complete of rank", &awaited(Word::Done))?;
         if let Some(barrier) = &w.barrier {
             ranks(f, "a fence waits for rank", &[barrier.awaited(w.me, w.size)])?;
         }
-        let awaited = |peer: &&Peer| {
-            peer.lock_active
-                .and_then(|epoch| w.epochs.get(epoch))
-                .is_some_and(|entry| !entry.granted)
-        };
-        let waiting: Vec<_> = w.peers.iter().filter(awaited).map(|peer| peer.rank).collect();
-        ranks(f, "locks are queued at target", &waiting)?;
+        let lock_epoch = |peer: &Peer| w.epochs.get(peer.lock_active?);
+        let locks = of(&|peer| lock_epoch(peer).is_some_and(|entry| !entry.granted));
+        ranks(f, "locks are queued at target", &locks)?;
         if w.lock_watch.iter().any(|epoch| w.epochs[*epoch].locking == LockState::AllWaiting) {
             write!(f, "; lock_all waits for exclusive locks")?;
         }

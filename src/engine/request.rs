@@ -1,15 +1,15 @@
 //! Requests of closing calls, flushes and R-form operations.
 
 use std::collections::VecDeque;
-use std::num::NonZeroU32;
 
+use super::peer::shrink;
 use super::port::RequestId;
 use super::slab::{Key, Slab};
 
 /// Live requests, and the queue of those that completed but are not reported.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Requests {
-    /// `true`: complete, and waiting in `completed`. A slot is reused only after the report.
+    /// `true`: complete, and queued in `completed`. A slot is reused only after the report.
     slots: Slab<bool>,
     completed: VecDeque<RequestId>,
     /// Requests whose operation failed; rarely any.
@@ -20,14 +20,13 @@ fn key(id: RequestId) -> Key {
     Key { index: id.index, generation: id.generation }
 }
 
-impl Requests {
-    pub(super) fn new() -> Self {
-        Requests { slots: Slab::new(), completed: VecDeque::new(), failed: Vec::new() }
-    }
+fn request(Key { index, generation }: Key) -> RequestId {
+    RequestId { index, generation }
+}
 
+impl Requests {
     pub(super) fn open(&mut self) -> RequestId {
-        let Key { index, generation } = self.slots.insert(false);
-        RequestId { index, generation }
+        request(self.slots.insert(false))
     }
 
     pub(super) fn complete(&mut self, id: RequestId) {
@@ -67,30 +66,26 @@ impl Requests {
     pub(super) fn next_completed(&mut self) -> Option<RequestId> {
         let id = self.completed.pop_front()?;
         self.slots.remove(key(id));
-        if self.completed.is_empty() && self.completed.capacity() > 1024 {
-            self.completed = VecDeque::new();
-        }
+        shrink(&mut self.completed);
         Some(id)
     }
 
     /// Drops a pending request, which is then never reported.
     pub(super) fn withdraw(&mut self, id: RequestId) {
-        debug_assert!(self.is_pending(id), "a request that is complete is reported");
+        debug_assert!(self.is_pending(id), "only a pending request can be withdrawn");
         self.slots.remove(key(id));
     }
 
-    /// Number of requests that are not reported yet.
     pub(super) fn alive(&self) -> u32 {
         self.slots.len() as u32
     }
 
     /// Packs a request into 64 bits for an operation's record. 0 means no request.
     pub(super) fn pack(id: Option<RequestId>) -> u64 {
-        id.map_or(0, |id| u64::from(id.generation.get()) << 32 | u64::from(id.index))
+        id.map_or(0, |id| key(id).to_word())
     }
 
     pub(super) fn unpack(bits: u64) -> Option<RequestId> {
-        let generation = NonZeroU32::new((bits >> 32) as u32)?;
-        Some(RequestId { index: bits as u32, generation })
+        Key::of_word(bits).map(request)
     }
 }

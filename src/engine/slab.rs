@@ -13,13 +13,13 @@ impl Key {
     /// A key that no slab ever contains.
     pub(crate) const NONE: Key = Key { index: NIL, generation: NonZeroU32::MIN };
 
-    /// The key as one word, for those who only pass it on or compare it.
+    /// Packs the key into 64 bits, which are never 0, for code that only stores or compares it.
     #[inline(always)]
     pub(crate) fn to_word(self) -> u64 {
         u64::from(self.generation.get()) << 32 | u64::from(self.index)
     }
 
-    /// The key of such a word; `None` if it is of no key.
+    /// Unpacks a key from [`to_word`](Self::to_word). `None` if `word` is no key.
     #[inline(always)]
     pub(crate) fn of_word(word: u64) -> Option<Self> {
         let generation = NonZeroU32::new((word >> 32) as u32)?;
@@ -92,7 +92,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// The key of the value at `index`.
+    /// The key of the value at `index`, if there is one.
     #[inline]
     pub(crate) fn key_at(&self, index: u32) -> Option<Key> {
         match self.entries.get(index as usize) {
@@ -120,7 +120,6 @@ impl<T> Slab<T> {
         if self.free == NIL { self.entries.len() as u32 } else { self.free }
     }
 
-    /// Removes and returns the value.
     pub(crate) fn take(&mut self, key: Key) -> Option<T> {
         self.get(key)?;
         let Entry::Used(_, value) =
@@ -151,6 +150,12 @@ impl<T> Slab<T> {
             self.entries = Vec::new();
             self.free = NIL;
         }
+    }
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Slab::new()
     }
 }
 

@@ -2,12 +2,13 @@
 
 use super::peer::shrink;
 use super::port::{Change, Port, Stage, Ticket, Word};
+use super::slab::Key;
 use super::window::Window;
 
 impl Window {
-    /// Makes progress without blocking: one sweep in the order of the paper's section VII.D.
-    /// Completions come first, then transfers, notifications and locks, then the epochs that
-    /// complete or are activated by them. True if anything moved.
+    /// Makes progress without blocking: one sweep in the order of the paper's section VII.D. It
+    /// handles completions first, then refused operations and signals, then grants, dones and
+    /// locks, and at last the epochs that may now be activated. True if anything moved.
     pub fn progress<P: Port>(&mut self, port: &mut P) -> bool {
         let before = self.state_changes;
         let mut moved = port.poll();
@@ -32,11 +33,11 @@ impl Window {
         if P::NAMES_CHANGES {
             self.take_changes(port);
         }
-        if !self.grant_watch.is_empty() {
-            self.poll_grants(port);
+        if !self.word_watch[Word::Grant as usize].is_empty() {
+            self.poll_words(port, Word::Grant);
         }
-        if !self.done_watch.is_empty() {
-            self.poll_dones(port);
+        if !self.word_watch[Word::Done as usize].is_empty() {
+            self.poll_words(port, Word::Done);
         }
         if self.barrier.is_some() {
             self.advance_barrier(port);
@@ -50,19 +51,18 @@ impl Window {
         if !self.lock_gate.is_empty() {
             self.advance_gate(port);
         }
-        if self.notifications.are_awaited() {
+        if self.awaits_counters() {
             self.poll_counter_waits(port);
         }
         self.run(port);
         moved || self.state_changes != before
     }
 
-    /// True if an epoch waits for words that peers write into this process's memory, unnoticed by
-    /// the transport.
+    /// True if an epoch waits for words that peers write into this process's memory, which the
+    /// transport does not report.
     #[inline]
     pub fn watches_words(&self) -> bool {
-        !self.grant_watch.is_empty()
-            || !self.done_watch.is_empty()
+        self.word_watch.iter().any(|watch| !watch.is_empty())
             || !self.lock_watch.is_empty()
             || self.barrier.is_some()
     }
@@ -71,7 +71,7 @@ impl Window {
     fn finished(&mut self, port: &mut impl Port, ticket: Ticket, stage: Stage) {
         let account = self.records.account(ticket.0);
         let epoch = self.epochs.key_at(account.epoch).expect("an epoch outlives its operations");
-        let leg = self.epochs[epoch].legs.find(account.target).expect("the operation's leg");
+        let leg = self.epochs[epoch].legs.find(account.target).expect("its epoch has the leg");
         match stage {
             Stage::Local => self.retire_local(epoch, leg, ticket.0),
             Stage::Remote => {
@@ -89,63 +89,43 @@ impl Window {
         }
     }
 
-    /// Reads `g` of each peer that access epochs wait for, once for all of its epochs.
-    fn poll_grants(&mut self, port: &mut impl Port) {
+    /// Reads `word` of each peer that epochs wait for, once for all epochs of a peer.
+    #[inline(always)]
+    fn poll_words(&mut self, port: &mut impl Port, word: Word) {
         let mut at = 0;
-        while at < self.grant_watch.len() {
-            let index = self.grant_watch[at];
-            self.look_at_grants(port, index);
-            if self.peers[index].access_waiters.is_empty() {
-                self.grant_watch.swap_remove(at);
+        while let Some(&index) = self.word_watch[word as usize].get(at) {
+            self.read_word(port, index, word);
+            if self.peers[index].words[word as usize].waiters.is_empty() {
+                self.word_watch[word as usize].swap_remove(at);
             } else {
                 at += 1;
             }
         }
     }
 
-    fn look_at_grants(&mut self, port: &mut impl Port, index: u32) {
+    /// Reads `word` of a peer and continues the epochs whose value it has reached.
+    #[inline(always)]
+    fn read_word(&mut self, port: &mut impl Port, index: u32, word: Word) {
         let rank = self.peers[index].rank;
-        self.peers[index].granted = port.observe(rank, Word::Grant);
-        while let Some(waiter) = {
-            let peer = &mut self.peers[index];
-            let granted = peer.granted;
-            peer.access_waiters.pop_front_if(|waiter| waiter.access <= granted)
-        } {
-            self.grant_leg(port, waiter.epoch, rank);
-        }
-        shrink(&mut self.peers[index].access_waiters);
-    }
-
-    /// Reads `Done` of each peer that exposure epochs wait for.
-    fn poll_dones(&mut self, port: &mut impl Port) {
-        let mut at = 0;
-        while at < self.done_watch.len() {
-            let index = self.done_watch[at];
-            self.look_at_dones(port, index);
-            if self.peers[index].exposure_waiters.is_empty() {
-                self.done_watch.swap_remove(at);
+        self.peers[index].words[word as usize].seen = port.observe(rank, word);
+        while let Some(epoch) = self.peers[index].words[word as usize].next_reached() {
+            if word == Word::Grant {
+                self.grant_leg(port, epoch, rank);
             } else {
-                at += 1;
+                self.origin_done(port, epoch);
             }
         }
+        shrink(&mut self.peers[index].words[word as usize].waiters);
     }
 
-    fn look_at_dones(&mut self, port: &mut impl Port, index: u32) {
-        let rank = self.peers[index].rank;
-        self.peers[index].done_seen = port.observe(rank, Word::Done);
-        while let Some(waiter) = {
-            let peer = &mut self.peers[index];
-            let done = peer.done_seen;
-            peer.exposure_waiters.pop_front_if(|waiter| waiter.exposure <= done)
-        } {
-            self.state_changes += 1;
-            let entry = &mut self.epochs[waiter.epoch];
-            entry.awaited -= 1;
-            if entry.closed {
-                self.try_complete(port, waiter.epoch);
-            }
+    /// One more origin has finished with an exposure epoch.
+    fn origin_done(&mut self, port: &mut impl Port, epoch: Key) {
+        self.state_changes += 1;
+        let entry = &mut self.epochs[epoch];
+        entry.awaited -= 1;
+        if entry.closed {
+            self.try_complete(port, epoch);
         }
-        shrink(&mut self.peers[index].exposure_waiters);
     }
 
     /// Reads the words that the transport reports as changed, and no others.
@@ -153,18 +133,15 @@ impl Window {
         while let Some(change) = port.next_change() {
             match change {
                 Change::LockGrant(target) => self.lock_granted(port, target),
+                // The barrier reads its words itself.
+                Change::Signal(_, Word::Fence) => {}
                 Change::Signal(peer, word) => {
                     // Without contact no epoch waits for this peer. The first contact reads the
                     // word.
-                    let Some(index) = self.peers.index_of(peer) else { continue };
-                    match word {
-                        Word::Grant if !self.peers[index].access_waiters.is_empty() => {
-                            self.look_at_grants(port, index)
-                        }
-                        Word::Done if !self.peers[index].exposure_waiters.is_empty() => {
-                            self.look_at_dones(port, index)
-                        }
-                        Word::Grant | Word::Done | Word::Fence => {}
+                    if let Some(index) = self.peers.index_of(peer)
+                        && !self.peers[index].words[word as usize].waiters.is_empty()
+                    {
+                        self.read_word(port, index, word);
                     }
                 }
             }

@@ -1,6 +1,6 @@
-//! Tagged notifications. Every sweep moves those that arrived from the port to private memory,
-//! where `matching` matches them with expectations. So peers depend on this process's progress
-//! only, and never on a call of its application [NA-5].
+//! Tagged notifications. Every sweep moves arrived notifications from the port to private memory,
+//! where `matching` matches them with expectations. So peers depend only on this process's
+//! progress, never on a call of its application [NA-5].
 
 use super::matching::ExpectationState;
 use super::port::{Arrival, ExpectationId, Port, Wanted};
@@ -54,8 +54,8 @@ impl Window {
         self.matcher.unexpected()
     }
 
-    /// Matches the notifications that have arrived: the part of a sweep for callers that poll
-    /// often.
+    /// Matches the notifications that have arrived. Part of a sweep; also for callers that poll for
+    /// notifications only.
     #[inline]
     pub fn take_arrivals(&mut self, port: &mut impl Port) {
         for _ in 0..PER_SWEEP {

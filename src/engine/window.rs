@@ -49,8 +49,8 @@ pub(super) struct Route {
 /// - `progress`, until the outcomes are complete; then `next_completed`.
 ///
 /// A call that the standard forbids in the present state returns a [`SyncError`](super::SyncError)
-/// and changes nothing. Every call takes the window's port, because the engine posts and signals at
-/// once whatever is allowed to leave.
+/// and changes nothing. Every call takes the window's port, because the engine posts operations and
+/// sends signals as soon as they are allowed.
 #[derive(Debug)]
 pub struct Window {
     pub(super) me: Rank,
@@ -70,7 +70,7 @@ pub struct Window {
     pub(super) locks_open: Vec<Key>,
     pub(super) fence_view: FenceView,
     pub(super) route: Option<Route>,
-    /// The only epoch, while it needs no record.
+    /// The window's only epoch, while it needs no record.
     pub(super) folded: Option<Folded>,
 
     // Order of epochs [EP-4, EP-6, EP-7].
@@ -80,20 +80,19 @@ pub struct Window {
     /// Epochs that the application closed and that are not complete.
     pub(super) closed_incomplete: usize,
 
-    // What is waited for. Each list holds only what a sweep must look at.
-    /// Peers whose grant an access epoch waits for.
-    pub(super) grant_watch: Vec<u32>,
-    /// Peers with active exposure epochs.
-    pub(super) done_watch: Vec<u32>,
+    // What sweeps wait for. Each list holds only what a sweep must look at.
+    /// Peers whose `Grant` an access epoch waits for, and peers whose `Done` an exposure epoch
+    /// waits for. Empty if the port names changes.
+    pub(super) word_watch: [Vec<u32>; 2],
     /// Lock epochs whose request has not been made, oldest first: requests leave in the order of
     /// opening [EP-10].
     pub(super) lock_gate: VecDeque<Key>,
-    /// Lock and lock_all epochs that must poll, because no change is reported to them.
+    /// Lock and lock_all epochs that sweeps poll, because the port does not report their progress.
     pub(super) lock_watch: Vec<Key>,
     /// Active lock and lock_all epochs whose lock is not held yet.
     pub(super) locks_awaited: usize,
-    /// Lock epochs that are held and still open. The application may need another lock to close
-    /// them, so a process that has any passes the gate [LK-6].
+    /// Number of lock and lock_all epochs that are held and still open. The application may need
+    /// another lock before it closes them, so a process that has any passes the gate [LK-6].
     pub(super) open_locks_held: usize,
     pub(super) licensing: Licensing,
     pub(super) lock_ops: PendingLockOps,
@@ -120,7 +119,7 @@ impl Window {
             me,
             size,
             flags,
-            requests: Requests::new(),
+            requests: Requests::default(),
             records: Records::new(),
             epochs: Slab::new(),
             flushes: Slab::new(),
@@ -134,20 +133,19 @@ impl Window {
             folded: None,
             closings: 0,
             deferred: VecDeque::new(),
-            closed_epochs: ClosedEpochs::new(),
+            closed_epochs: ClosedEpochs::default(),
             closed_incomplete: 0,
-            grant_watch: Vec::new(),
-            done_watch: Vec::new(),
+            word_watch: Default::default(),
             lock_gate: VecDeque::new(),
             lock_watch: Vec::new(),
             locks_awaited: 0,
             open_locks_held: 0,
             licensing: Licensing::new(),
-            lock_ops: PendingLockOps::new(),
+            lock_ops: PendingLockOps::default(),
             fences: 0,
             barrier: None,
             notifications: Notifications::default(),
-            matcher: Matcher::new(),
+            matcher: Matcher::default(),
             stalled: Vec::new(),
             unsent: Vec::new(),
             recheck: false,
@@ -279,12 +277,11 @@ impl Window {
         }
     }
 
-    /// A leg of a live epoch.
     pub(super) fn leg(&mut self, epoch: Key, leg: u32) -> &mut Leg {
         &mut self.epochs[epoch].legs[leg]
     }
 
-    /// True if the lock of this epoch is still to be requested or granted.
+    /// True if the lock of this epoch has not been granted.
     pub(super) fn awaits_lock(&self, epoch: Key) -> bool {
         !matches!(self.epochs[epoch].locking, LockState::Held(_) | LockState::Unchecked)
     }
