@@ -58,7 +58,7 @@ const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Channel>() == 5 * 409
 
 impl Channel {
     /// Bytes from its start that must be zeros initially.
-    pub(super) const WORDS: u64 = std::mem::offset_of!(Channel, payload) as u64;
+    pub(super) const WORDS: usize = std::mem::offset_of!(Channel, payload);
 
     #[inline(always)]
     pub(super) fn words(&self) -> ChannelWords<'_> {

@@ -109,8 +109,8 @@ impl Channels {
     #[cold]
     fn post_long(&mut self, index: u32, op: &Op, ticket: Ticket) -> Posted {
         let outbox = &mut self.outboxes[index as usize];
-        let blocks = self.context.blocks;
-        let polls = &blocks.rank(op.target).polls.0;
+        let parts = self.context.parts;
+        let polls = &parts.rank(op.target).polls.0;
         let bypasses = self.cma && is_copy(op) && outbox.known_unresponsive(polls);
         if bypasses && op.notification.is_none() && self.copy(op, 0) {
             return Posted::Complete;
@@ -131,7 +131,7 @@ impl Channels {
     #[inline(always)]
     fn wake(&mut self, index: u32) {
         let outbox = &mut self.outboxes[index as usize];
-        let block = self.context.blocks.rank(outbox.target);
+        let block = self.context.parts.rank(outbox.target);
         // The origin of a notification may never poll again.
         block.ring_if(if std::mem::take(&mut outbox.notified) {
             block.arm().trigger_fenced()
@@ -169,8 +169,8 @@ impl Channels {
 
     /// Drives an outbox while `unfinished`, or until it stops moving and cannot be assisted.
     fn drive_while(&mut self, index: u32, unfinished: impl Fn(&Outbox) -> bool) {
-        let blocks = self.context.blocks;
-        let polls = &blocks.rank(self.outboxes[index as usize].target).polls.0;
+        let parts = self.context.parts;
+        let polls = &parts.rank(self.outboxes[index as usize].target).polls.0;
         let (mut idle, mut checks_left, mut yields) = (0, IDLE_CHECKS, 0);
         while unfinished(&self.outboxes[index as usize]) {
             if self.outboxes[index as usize].drive() {
@@ -208,7 +208,7 @@ impl Channels {
     /// process uses, which saves a table with an entry per process of the window.
     #[inline(always)]
     fn outbox_of(&mut self, target: Rank) -> u32 {
-        let index = &self.context.blocks.pair(self.context.me, target).lock_node.0.outbox_index;
+        let index = &self.context.parts.pair(self.context.me, target).lock_node.0.outbox_index;
         match index.load(Relaxed) {
             0 => self.first_contact(target),
             number => number - 1,
@@ -217,21 +217,21 @@ impl Channels {
 
     #[cold]
     fn first_contact(&mut self, target: Rank) -> u32 {
-        let Context { me, blocks, .. } = self.context;
+        let Context { me, parts, .. } = self.context;
         let index = self.outboxes.len() as u32;
-        let channel = self.context.channel(target, me);
+        let channel = parts.channel(target, me);
         // SAFETY: the channel from this process to `target`, in a segment that stays mapped as long
         // as the window. No outbox has used it, or the pair's block would have its index.
-        let outbox = unsafe { Outbox::new(target, channel, &blocks.rank(target).polls.0) };
+        let outbox = unsafe { Outbox::new(target, channel, &parts.rank(target).polls.0) };
         self.outboxes.push(outbox);
-        blocks.pair(me, target).lock_node.0.outbox_index.store(index + 1, Relaxed);
-        self.context.make_contact(target);
+        parts.pair(me, target).lock_node.0.outbox_index.store(index + 1, Relaxed);
+        parts.make_contact(me, target);
         index
     }
 
     /// Copies a put or get from byte `at` on by cross-memory attach. False if the kernel refuses.
     fn copy(&mut self, op: &Op, at: usize) -> bool {
-        let info = &self.context.blocks.rank(op.target).info.0;
+        let info = &self.context.parts.rank(op.target).info.0;
         let (there, len) = (info.memory + op.disp + at as u64, op.len as usize - at);
         let (direction, local) = match op.kind {
             OpKind::Put => (Direction::Write, op.origin.0 as *mut u8),
@@ -264,7 +264,7 @@ impl Channels {
             let outbox = &mut self.outboxes[index as usize];
             let moves = outbox.poll();
             moved |= moves;
-            let polls = &self.context.blocks.rank(outbox.target).polls.0;
+            let polls = &self.context.parts.rank(outbox.target).polls.0;
             let assists = !moves && self.cma && outbox.is_unresponsive(polls);
             // Also if something moved, since that may have published more.
             self.wake(index);
@@ -279,7 +279,7 @@ impl Channels {
     #[cold]
     fn assist(&mut self, index: u32) -> Assistance {
         let outbox = &mut self.outboxes[index as usize];
-        let block = self.context.blocks.rank(outbox.target);
+        let block = self.context.parts.rank(outbox.target);
         let peer = CmaPeer { rank: outbox.target, context: &self.context };
         match self.cma_consumer.consume(outbox.channel(), outbox.tail(), peer) {
             Ok(Consumed::All | Consumed::TagRingFull) => {}

@@ -41,7 +41,7 @@ impl Inbox {
     /// of each. True if there were any.
     #[inline]
     pub(super) fn poll(&mut self, context: &Context) -> bool {
-        let block = context.blocks.rank(context.me);
+        let block = context.parts.rank(context.me);
         // This process alone writes the word, so load and store suffice.
         block.polls.0.store(block.polls.0.load(Relaxed).wrapping_add(1), Relaxed);
         let contacts = block.contacts.0.origins.load(Acquire);
@@ -54,7 +54,7 @@ impl Inbox {
                 self.cursor = 0;
             }
             let origin = self.origins[self.cursor];
-            let channel = context.channel(context.me, origin);
+            let channel = context.parts.channel(context.me, origin);
             self.cursor += 1;
             if channel.has_published() {
                 moved |= serve(channel, origin, context, self.attached.as_deref());
@@ -66,12 +66,12 @@ impl Inbox {
     /// Whether an operation waits, or an origin has made contact since the last poll. Called for a
     /// window that is being armed, after the fence of [`super::doorbell`].
     pub(super) fn has_work(&self, context: &Context) -> bool {
-        let block = context.blocks.rank(context.me);
+        let block = context.parts.rank(context.me);
         block.contacts.0.origins.load(Acquire) != self.contacts
             || self
                 .origins
                 .iter()
-                .any(|origin| context.channel(context.me, *origin).has_published())
+                .any(|origin| context.parts.channel(context.me, *origin).has_published())
     }
 
     /// Reads which origins have made contact. The caller has read `contacts` before the bits, so a
@@ -80,7 +80,7 @@ impl Inbox {
     fn read_contacts(&mut self, context: &Context, contacts: u32) {
         self.contacts = contacts;
         self.origins.clear();
-        for (at, word) in (0..).zip(context.contacts(context.me)) {
+        for (at, word) in (0..).zip(context.parts.contacts(context.me)) {
             let mut bits = word.load(Acquire);
             while bits != 0 {
                 self.origins.push(at * 64 + bits.trailing_zeros());
@@ -187,7 +187,7 @@ unsafe fn apply(slot: PublishedSlot, context: &Context) {
         _ => {
             // A piece of a channel is shorter than one hold of the lock may be.
             const _: () = assert!(super::outbox::PIECE_MAX <= LOCK_HOLD_BYTES);
-            let _held = context.blocks.rank(context.me).accumulate_lock().lock();
+            let _held = context.parts.rank(context.me).accumulate_lock().lock();
             // SAFETY: payload and `len` bytes at `target` are valid; the accumulate lock is held
             // [AT-1].
             unsafe { combine_slot(tag, data, target, len, context.foreign) };
@@ -203,7 +203,7 @@ unsafe fn apply(slot: PublishedSlot, context: &Context) {
 unsafe fn apply_list(tag: Tag, payload: *mut u8, context: &Context) {
     let combine = tag.combine(context.foreign);
     let atomic = !matches!(tag.kind, OpKind::Put | OpKind::Get);
-    let _held = atomic.then(|| context.blocks.rank(context.me).accumulate_lock().lock());
+    let _held = atomic.then(|| context.parts.rank(context.me).accumulate_lock().lock());
     // SAFETY: the list belongs to the caller, its runs lie in the window memory, and the accumulate
     // lock is held if the operation is atomic [AT-1].
     unsafe { RunList::read(payload).apply(tag.kind, &combine, context.base) };

@@ -5,8 +5,8 @@
 //! ```
 //! Contacts, region tables and channels exist in created and dynamic windows, memory in allocated
 //! ones, and rings of tagged notifications wherever there are peers. The parts that grow with the
-//! square of the ranks are sparse: an untouched page costs nothing. Everything starts as zeros,
-//! which are the initial state of every part.
+//! square of the ranks are sparse: an untouched page uses no memory. Zeros are the initial state of
+//! every part.
 
 use std::mem::size_of;
 use std::sync::OnceLock;
@@ -57,9 +57,9 @@ impl Placement {
 /// Byte offsets in the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// ControlBlocks of the ranks.
+    /// Control blocks of the ranks.
     pub(super) ranks: u64,
-    /// ControlBlocks of the ordered pairs (owner, peer), owner-major.
+    /// Control blocks of the ordered pairs (owner, peer), owner-major.
     pub(super) pairs: u64,
     /// Contact bits of the ranks, [`contact_words`] each.
     pub(super) contacts: u64,
@@ -76,15 +76,15 @@ pub(super) struct Layout {
     pub(super) total: u64,
 }
 
-/// Bytes of a ring: whole pages, which cost nothing until they are used.
+/// Bytes of a ring: whole pages, which use no memory until they are written.
 pub(super) const RING: u64 = (tags::SLOTS * size_of::<tags::Slot>()) as u64;
 #[cfg(not(loom))]
 const _: () = assert!(RING.is_multiple_of(SMALL_PAGE));
 
 /// Bytes of a region table in the segment. A larger table lies in its process's memory file.
-pub(super) const REGIONS: u64 = region_table::IN_SEGMENT * region_table::ENTRY;
+pub(super) const REGIONS: u64 = region_table::IN_SEGMENT as u64 * region_table::ENTRY;
 
-/// 64-bit words for one bit per rank, in whole cache lines.
+/// 64-bit words that hold one bit per rank, in whole cache lines.
 pub(super) fn contact_words(ranks: u64) -> u64 {
     ranks.div_ceil(64).next_multiple_of(8)
 }

@@ -21,9 +21,9 @@ use bootstrap::WindowKind;
 use channels::Channels;
 use context::Context;
 use counters::{CounterSetup, Counters};
-use region_table::{Attached, Tables};
+use region_table::Attached;
 use setup::MappedWindow;
-use tags::{Claimed, TagQueue, TagRings};
+use tags::{Claimed, TagQueue};
 
 mod accumulate;
 mod agreement;
@@ -114,31 +114,14 @@ impl ShmWindow {
         settings: Settings,
     ) -> Result<Self, SetupError> {
         let mapped = setup::set_up(boot, memory, disp_unit, settings)?;
-        let own = &mapped.blocks.rank(mapped.me).info.0;
+        let (me, size, parts) = (mapped.me, mapped.size, mapped.parts);
+        let own = parts.rank(me).info.0.memory;
         let allocated = mapped.kind.in_segment();
-        let base = match allocated {
-            true => mapped.segment.at(own.memory),
-            false => own.memory as usize as *mut u8,
-        };
-        let (me, size, blocks) = (mapped.me, mapped.size, mapped.blocks);
-        let (segment, layout) = (&mapped.segment, &mapped.layout);
-        let attached = (mapped.kind == WindowKind::Dynamic).then(|| {
-            // SAFETY: the layout of a dynamic window has a table per rank here, and the window
-            // keeps the segment mapped as long as it has the tables.
-            let tables = unsafe { Tables::new(segment.at(layout.regions)) };
-            Box::new(Attached::new(blocks, tables, me))
-        });
-        // SAFETY: the layout has a ring per rank here if there are several ranks, and else only the
-        // blocks are used. The window keeps the segment mapped as long as it has the rings.
-        let rings = unsafe { TagRings::new(blocks, segment.at(layout.rings).cast()) };
+        let base = if allocated { mapped.segment.at(own) } else { own as usize as *mut u8 };
+        let attached =
+            (mapped.kind == WindowKind::Dynamic).then(|| Box::new(Attached::new(parts, me)));
         let channels = (!allocated && size > 1).then(|| {
-            let contacts = segment.at(layout.contacts).cast();
-            let channels = segment.at(layout.channels).cast();
-            let foreign = settings.foreign_reduce;
-            // SAFETY: the layout of a created window with several ranks has these parts, and the
-            // window keeps them mapped as long as it has the channels. `base` is its own memory.
-            let context =
-                unsafe { Context::new(rings, contacts, channels, me, size, base, foreign) };
+            let context = Context::new(parts, me, base, settings.foreign_reduce);
             let own = attached.as_deref().map(Attached::own);
             Box::new(Channels::new(context, mapped.cma, own))
         });
@@ -153,7 +136,7 @@ impl ShmWindow {
             attached,
             counters: None,
             counter_setup: CounterSetup::default(),
-            tags: TagQueue::new((size > 1).then_some(rings), me, size),
+            tags: TagQueue::new((size > 1).then_some(parts), me, size),
             mapped,
         })
     }
@@ -198,13 +181,13 @@ impl ShmWindow {
     /// Bytes and displacement unit of a process's window memory.
     #[must_use]
     pub fn extent_of(&self, rank: Rank) -> (u64, u32) {
-        let info = &self.mapped.blocks.rank(rank).info.0;
+        let info = &self.mapped.parts.rank(rank).info.0;
         (info.size, info.disp_unit)
     }
 
     /// Locks this process's memory, to apply operations of processes that do not share it [LK-7].
     pub(crate) fn lock_accumulate(&self) -> protocol::AccumulateGuard<'_> {
-        self.mapped.blocks.rank(self.me).accumulate_lock().lock()
+        self.mapped.parts.rank(self.me).accumulate_lock().lock()
     }
 
     /// Whether the `len` bytes at `at` of this process's memory may be accessed: they lie in its
@@ -279,7 +262,7 @@ impl ShmWindow {
             return 1;
         }
         // In packed memory the alignment depends on the sizes before.
-        let offset = self.mapped.blocks.rank(self.me).info.0.memory;
+        let offset = self.mapped.parts.rank(self.me).info.0.memory;
         self.mapped.layout.align().min(1 << offset.trailing_zeros().min(63))
     }
 
@@ -329,14 +312,14 @@ impl ShmWindow {
     /// agreement after each, to which a process that fails objects. Nobody may notify until
     /// [`counters_made`](Self::counters_made), which follows the last step or an objection.
     pub fn make_counters(&mut self, step: CounterStep, number: u32) -> Result<(), SystemError> {
-        let (blocks, me) = (self.mapped.blocks, self.me);
+        let (parts, me) = (self.mapped.parts, self.me);
         match step {
             CounterStep::Want => {
-                self.counter_setup.want(blocks, me, number);
+                self.counter_setup.want(parts, me, number);
                 Ok(())
             }
-            CounterStep::Create => self.counter_setup.create(blocks, me),
-            CounterStep::Map => self.counter_setup.map(blocks, self.mapped.size).map(|made| {
+            CounterStep::Create => self.counter_setup.create(parts, me),
+            CounterStep::Map => self.counter_setup.map(parts, self.mapped.size).map(|made| {
                 let before = self.set_counters(Some(Box::new(made)));
                 self.counter_setup.before = Some(before);
             }),
@@ -372,7 +355,7 @@ impl ShmWindow {
     /// The window's number in this process, by which peers ring. `None` if it has no doorbell.
     #[must_use]
     pub fn number(&self) -> Option<u32> {
-        let info = &self.mapped.blocks.rank(self.me).info.0;
+        let info = &self.mapped.parts.rank(self.me).info.0;
         (info.nonce != 0).then_some(info.window)
     }
 
@@ -380,7 +363,7 @@ impl ShmWindow {
     #[must_use]
     #[inline]
     pub fn is_armed(&self) -> bool {
-        self.mapped.blocks.rank(self.me).arm().is_set()
+        self.mapped.parts.rank(self.me).arm().is_set()
     }
 
     /// Arms the window, unless something published waits or peers cannot ring. True if it is armed;
@@ -393,7 +376,7 @@ impl ShmWindow {
         if self.number().is_none() {
             return false;
         }
-        let arm = self.mapped.blocks.rank(self.me).arm();
+        let arm = self.mapped.parts.rank(self.me).arm();
         arm.set();
         let has_work = self.tags.has_work()
             || self.channels.as_ref().is_some_and(|channels| channels.has_work());
@@ -405,12 +388,12 @@ impl ShmWindow {
 
     /// Starts a nonblocking agreement of all processes with this process's proposal.
     pub fn propose(&mut self, proposal: Proposal) {
-        self.agreement.propose(self.mapped.blocks.header(), proposal);
+        self.agreement.propose(self.mapped.parts.header(), proposal);
     }
 
     /// The highest proposal, once all processes have proposed; `None` before.
     pub fn decision(&mut self) -> Option<Proposal> {
-        self.agreement.decision(self.mapped.blocks.header(), self.mapped.size)
+        self.agreement.decision(self.mapped.parts.header(), self.mapped.size)
     }
 
     /// Transport name for `MPIX_RMA_LOG`: "shared memory", "shared memory + cross-memory attach" or
@@ -430,7 +413,7 @@ impl ShmWindow {
         if target == self.me {
             return self.base;
         }
-        self.mapped.segment.at(self.mapped.blocks.rank(target).info.0.memory)
+        self.mapped.segment.at(self.mapped.parts.rank(target).info.0.memory)
     }
 
     /// Completes an operation by load and store, or refuses it.
@@ -515,7 +498,7 @@ impl ShmWindow {
                 datatype::transfer(there, target, to, result)
             },
             _ => {
-                let lock = self.mapped.blocks.rank(op.target).accumulate_lock();
+                let lock = self.mapped.parts.rank(op.target).accumulate_lock();
                 let input = origin.as_ref().map(|side| (from, side));
                 let output = result.as_ref().map(|side| (to, side));
                 // SAFETY: the sides are checked and valid as for a put; the callee accesses the
@@ -537,7 +520,7 @@ impl ShmWindow {
     #[inline(always)]
     fn apply_atomic(&self, op: &Op, target: *mut u8) {
         let (origin, result) = (op.origin.0 as *const u8, op.result.0 as *mut u8);
-        let lock = self.mapped.blocks.rank(op.target).accumulate_lock();
+        let lock = self.mapped.parts.rank(op.target).accumulate_lock();
         let len = op.len as usize;
         let combine = self.combine(op);
         // SAFETY: the caller has checked the target bytes, and the application keeps the buffers
@@ -573,7 +556,7 @@ impl LockMemory for ShmWindow {
 
     #[inline(always)]
     fn atomic(&mut self, home: Rank, word: LockWord, access: Atomic, _: LockTicket) -> Answer {
-        let word = self.mapped.blocks.lock_word(home, word);
+        let word = self.mapped.parts.lock_word(home, word);
         Answer::Now(match access {
             Atomic::Load => word.load(Acquire),
             Atomic::Store(value) => {
@@ -592,7 +575,7 @@ impl LockMemory for ShmWindow {
 
     #[inline(always)]
     fn look(&mut self, word: LockWord) -> u64 {
-        self.mapped.blocks.lock_word(self.me, word).load(Acquire)
+        self.mapped.parts.lock_word(self.me, word).load(Acquire)
     }
 }
 
@@ -611,13 +594,13 @@ impl Port for ShmWindow {
     /// them. This release makes them visible to whoever acquires the signal.
     #[inline]
     fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
-        self.mapped.blocks.pair(peer, self.me).signals.0[word as usize].store(value, Release);
+        self.mapped.parts.pair(peer, self.me).signals.0[word as usize].store(value, Release);
         Ok(())
     }
 
     #[inline]
     fn observe(&mut self, peer: Rank, word: Word) -> u64 {
-        self.mapped.blocks.pair(self.me, peer).signals.0[word as usize].load(Acquire)
+        self.mapped.parts.pair(self.me, peer).signals.0[word as usize].load(Acquire)
     }
 
     #[inline]

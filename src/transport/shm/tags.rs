@@ -26,7 +26,7 @@ use crate::engine::{Arrival, Rank};
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 
-use super::control::{ControlBlocks, RankBlock};
+use super::control::{Parts, RankBlock};
 
 /// Slots of a ring.
 pub const SLOTS: usize = 1024;
@@ -129,43 +129,7 @@ fn decode(word: u64) -> Arrival {
     Arrival { source: (word >> 32) as Rank, tag: word as u32 }
 }
 
-/// The rings of a window's processes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TagRings {
-    blocks: ControlBlocks,
-    slots: *const Slot,
-}
-
-impl TagRings {
-    /// # Safety
-    /// `slots` points to [`SLOTS`] slots for each rank of `blocks`, initially zeros and accessed by
-    /// this protocol only, which stay mapped as long as the result is used; or the result is used
-    /// only for its blocks.
-    pub(super) unsafe fn new(blocks: ControlBlocks, slots: *const Slot) -> Self {
-        TagRings { blocks, slots }
-    }
-
-    #[inline(always)]
-    pub(super) fn blocks(&self) -> ControlBlocks {
-        self.blocks
-    }
-
-    #[inline(always)]
-    pub(super) fn of(&self, rank: Rank) -> TagRing<'_> {
-        let block = self.blocks.rank(rank);
-        // SAFETY: the caller of `new` keeps this many slots per rank of the window mapped.
-        let slots =
-            unsafe { std::slice::from_raw_parts(self.slots.add(rank as usize * SLOTS), SLOTS) };
-        TagRing {
-            tail: &block.tags_tail.0,
-            head: &block.tags.0.head,
-            used: &block.tags.0.used,
-            slots,
-        }
-    }
-}
-
-/// A claimed position, which must be published, since those behind it wait for it.
+/// A claimed position. It must be published, because the positions behind it wait for it.
 #[must_use]
 pub struct Claimed<'a> {
     ring: TagRing<'a>,
@@ -191,15 +155,16 @@ const PUBLISH_EVERY: u64 = SLOTS as u64 / 4;
 /// Tagged notifications of one process: the consumer of its own ring, and a producer of the others.
 #[derive(Debug, Default)]
 pub(super) struct TagQueue {
-    /// `None` in a window of one process.
-    rings: Option<TagRings>,
+    /// Parts of the segment, with the rings. `None` in a window of one process.
+    parts: Option<Parts>,
     me: Rank,
     /// Own ring: positions below are read, and those below `published` are free for producers.
     position: u64,
     published: u64,
     /// Its own ring was used.
     was_used: bool,
-    /// Notifications read and not returned: to itself, and those that arrived before.
+    /// Notifications to return before those in the ring: from this process to itself, and those
+    /// that had arrived before them.
     pending: VecDeque<Arrival>,
     /// Cached heads of other rings, by rank. Empty until this process first notifies a peer.
     known_heads: Vec<Cell<u64>>,
@@ -207,8 +172,8 @@ pub(super) struct TagQueue {
 }
 
 impl TagQueue {
-    pub(super) fn new(rings: Option<TagRings>, me: Rank, ranks: u32) -> Self {
-        TagQueue { rings, me, ranks, ..TagQueue::default() }
+    pub(super) fn new(parts: Option<Parts>, me: Rank, ranks: u32) -> Self {
+        TagQueue { parts, me, ranks, ..TagQueue::default() }
     }
 
     /// Sends a tagged notification to this process itself.
@@ -221,7 +186,7 @@ impl TagQueue {
         self.pending.push_back(Arrival { source: self.me, tag });
     }
 
-    /// Makes sure that [`claim`](Self::claim) refuses only what finds a ring full.
+    /// Allocates the cache of heads. From now on [`claim`](Self::claim) fails only if a ring is full.
     #[inline]
     pub(super) fn prepare(&mut self) {
         if self.known_heads.is_empty() {
@@ -233,19 +198,15 @@ impl TagQueue {
     /// process has not notified a peer before.
     #[inline(always)]
     pub(super) fn claim(&self, rank: Rank, tag: u32) -> Option<Claimed<'_>> {
-        let (known, rings) = (self.known_heads.get(rank as usize)?, self.rings.as_ref()?);
+        let (known, parts) = (self.known_heads.get(rank as usize)?, self.parts.as_ref()?);
         if rank == self.me {
             return None;
         }
-        let (ring, mut head) = (rings.of(rank), known.get());
+        let (ring, mut head) = (parts.ring(rank), known.get());
         let position = ring.claim(&mut head);
         known.set(head);
-        Some(Claimed {
-            ring,
-            block: self.rings.as_ref()?.blocks.rank(rank),
-            position: position?,
-            word: encode(self.me, tag),
-        })
+        let (block, word) = (parts.rank(rank), encode(self.me, tag));
+        Some(Claimed { ring, block, position: position?, word })
     }
 
     #[inline]
@@ -258,7 +219,7 @@ impl TagQueue {
 
     #[inline]
     fn next_from_ring(&mut self) -> Option<Arrival> {
-        let ring = self.rings.as_ref()?.of(self.me);
+        let ring = self.parts.as_ref()?.ring(self.me);
         if !self.was_used {
             self.was_used = ring.is_used();
             if !self.was_used {
@@ -280,6 +241,8 @@ impl TagQueue {
     /// armed, after the fence of [`super::doorbell`].
     pub(super) fn has_work(&self) -> bool {
         !self.pending.is_empty()
-            || self.rings.is_some_and(|rings| rings.of(self.me).tail.load(Relaxed) != self.position)
+            || self
+                .parts
+                .is_some_and(|parts| parts.rank(self.me).tags_tail.0.load(Relaxed) != self.position)
     }
 }
