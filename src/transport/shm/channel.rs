@@ -57,7 +57,7 @@ struct PayloadArea(UnsafeCell<[u8; PAYLOAD]>);
 const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Channel>() == 5 * 4096 + PAYLOAD);
 
 impl Channel {
-    /// Bytes from its start that must be zeros initially.
+    /// Bytes from its start that must be zeros initially; the payload need not.
     pub(super) const WORDS: usize = std::mem::offset_of!(Channel, payload);
 
     #[inline(always)]

@@ -102,8 +102,8 @@ impl Batch {
         self.count = 0;
     }
 
-    /// Adds a write of `len` bytes from `local` here to `remote` there. Replaces the write before it
-    /// if that one is to the same bytes.
+    /// Adds a write of `len` bytes from `local` here to `remote` there. Replaces the write before
+    /// it if that one is to the same bytes.
     pub(super) fn push_over(&mut self, local: *mut u8, remote: u64, len: usize) {
         match self.pieces.last_mut() {
             Some(last) if last.remote == remote && last.len == len => {

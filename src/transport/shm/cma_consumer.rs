@@ -40,30 +40,21 @@ pub(super) struct CmaConsumer {
     scratch: Vec<u8>,
 }
 
-/// How far [`CmaConsumer::consume`] came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Consumed {
-    /// Applied everything up to the end.
-    All,
-    /// The target holds the consumer lock.
-    TargetBusy,
-    /// The target's ring of tagged notifications is full.
-    TagRingFull,
-}
-
 /// The first position that was not applied, and the error that kept it from being applied.
 type Advanced = (u64, io::Result<()>);
 
 impl CmaConsumer {
     /// Applies the operations of `channel` at positions below `end`. The caller must be the origin
-    /// and have published them. After an error, those that were not applied are still in the channel.
+    /// and have published them. False if the target holds the consumer lock. Operations that were
+    /// not applied, after an error or because a ring of tagged notifications is full, stay in the
+    /// channel.
     pub(super) fn consume(
         &mut self,
         channel: &Channel,
         end: u64,
         peer: CmaPeer<'_>,
-    ) -> io::Result<Consumed> {
-        let Some(mut consuming) = channel.try_consume() else { return Ok(Consumed::TargetBusy) };
+    ) -> io::Result<bool> {
+        let Some(mut consuming) = channel.try_consume() else { return Ok(false) };
         let mut position = consuming.position();
         while position < end {
             let slot = own_slot(&consuming, position);
@@ -72,7 +63,7 @@ impl CmaConsumer {
             (position, result) = match tag.kind {
                 _ if let Some(notification) = slot.notification() => {
                     if !peer.context.notify(peer.rank, peer.context.me, notification) {
-                        return Ok(Consumed::TagRingFull);
+                        return Ok(true);
                     }
                     (position + 1, Ok(()))
                 }
@@ -83,7 +74,7 @@ impl CmaConsumer {
             consuming.advance(position);
             result?;
         }
-        Ok(Consumed::All)
+        Ok(true)
     }
 
     /// Applies consecutive puts or gets from `first` on.
@@ -189,8 +180,8 @@ impl CmaConsumer {
             // beside them. An element that occurs twice is written twice with its final value.
             self.batch.push_over(place, peer.base() + disp, len);
         }
-        // The same bytes were just read, so this fails only if the window's memory has been unmapped
-        // meanwhile. Only then could an operation be applied a second time later.
+        // The same bytes were just read, so this fails only if the window's memory has been
+        // unmapped meanwhile. Only then could an operation be applied a second time later.
         // SAFETY: all local pieces lie in the scratch buffer.
         let (count, result) = unsafe { self.batch.run(Direction::Write, peer.pid()) };
         (first + count as u64, result)

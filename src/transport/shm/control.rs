@@ -158,9 +158,9 @@ pub(super) struct RegionTableWords {
     /// Odd while the table is being written.
     pub(super) version: AtomicU64,
     pub(super) count: AtomicU64,
-    /// 0 while the table is in the segment. Then its offset in the process's memory file, a multiple
-    /// of a page, plus the binary logarithm of its capacity: in one word, so that readers never
-    /// combine the offset of one table with the capacity of another.
+    /// 0 while the table is in the segment. Then its offset in the process's memory file, a
+    /// multiple of a page, plus the binary logarithm of its capacity: in one word, so that readers
+    /// never combine the offset of one table with the capacity of another.
     pub(super) location: AtomicU64,
 }
 

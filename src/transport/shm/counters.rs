@@ -77,23 +77,20 @@ impl Counters {
     }
 
     #[inline(always)]
-    fn word(&self, rank: Rank, index: u32) -> &AtomicU64 {
-        let Some(Counter(word)) = self.get(rank, index) else {
-            panic!("rank {rank} has no counter {index}")
-        };
-        word
+    fn existing(&self, rank: Rank, index: u32) -> Counter<'_> {
+        self.get(rank, index).unwrap_or_else(|| panic!("rank {rank} has no counter {index}"))
     }
 
     /// As [`Counter::raise`].
     #[inline(always)]
     pub(super) fn raise(&self, rank: Rank, index: u32) {
-        Counter(self.word(rank, index)).raise();
+        self.existing(rank, index).raise();
     }
 
     /// As [`protocol::raised`].
     #[inline(always)]
     pub(super) fn sum(&self, rank: Rank, index: u32) -> u64 {
-        protocol::raised(self.word(rank, index))
+        protocol::raised(self.existing(rank, index).0)
     }
 }
 

@@ -16,7 +16,7 @@ use super::control::{Header, PairBlock, RankBlock};
 use super::region_table;
 use super::tags;
 
-/// Bytes of a page on most kernels, of which rings and channels are multiples on all kernels.
+/// Bytes of a page on most kernels. Rings and channels are whole multiples of it on all kernels.
 pub(super) const SMALL_PAGE: u64 = 4096;
 
 /// Bytes of the kernel's page: 64 KiB on some aarch64 and ppc64 kernels.

@@ -4,10 +4,10 @@
 //! and agreements (`control`, `agreement`), and the memory of allocated windows. There, put and get
 //! are copies, and atomic operations run under the target's accumulate lock (`accumulate`).
 //!
-//! The memory of created windows is the application's and cannot be mapped by others. Operations go
-//! through a `channel` per ordered pair (`protocol`). The origin's end is the `outbox`, the
-//! target's the `inbox`, and `channels` decides which way each operation goes. If a target does not
-//! poll, the origin takes its part by cross-memory attach (`cma_consumer`, `cma`).
+//! The memory of created windows belongs to the application, and other processes cannot map it.
+//! Operations go through a `channel` per ordered pair (`protocol`). The origin's end is the
+//! `outbox`, the target's the `inbox`, and `channels` decides which way each operation goes. If a
+//! target does not poll, the origin takes its part by cross-memory attach (`cma_consumer`, `cma`).
 
 use std::ffi::CStr;
 
@@ -85,11 +85,11 @@ pub struct ShmWindow {
     mapped: MappedWindow,
     settings: Settings,
     agreement: agreement::Agreement,
-    /// Shapes of operations that are recorded.
+    /// Shapes of operations that have not been posted.
     shapes: Shapes,
-    /// Created and dynamic windows with several processes.
+    /// Only in created and dynamic windows with several processes.
     channels: Option<Box<Channels>>,
-    /// Dynamic windows: what each process has attached.
+    /// Only in dynamic windows: what each process has attached.
     attached: Option<Box<Attached>>,
     /// Notification counters, if there are any.
     counters: Option<Box<Counters>>,
@@ -99,7 +99,7 @@ pub struct ShmWindow {
 
 // SAFETY: the raw addresses point into the shared mapping, which the window owns, and into the
 // application's window memory, which MPI lends to the library until the window is freed. Neither
-// belongs to a thread. Parts of one window only share the reference counts.
+// belongs to a thread. Only parts of the same window share its reference-counted regions.
 unsafe impl Send for ShmWindow {}
 
 impl ShmWindow {
@@ -147,15 +147,15 @@ impl ShmWindow {
         self.mapped.release();
     }
 
-    /// Drives the operations in flight until they are applied or stop moving, and takes the part of
-    /// targets that do not poll. About one round trip, bounded. For calls that close an epoch or
-    /// start a flush, since the application may compute for long afterwards and the *done* should
-    /// not wait for the next call [PR-3]. True if [`Port::next_finished`] has something now.
+    /// Drives the operations in flight until they are applied or stop moving, and assists targets
+    /// that do not poll. Takes about one round trip, and is bounded. For calls that close an epoch
+    /// or start a flush: the application may compute for long afterwards, and the *done* should not
+    /// wait for its next call [PR-3]. True if [`Port::next_finished`] has something now.
     pub fn flush_and_poll(&mut self) -> bool {
         self.channels.as_mut().is_some_and(|channels| channels.drive_all())
     }
 
-    /// Adds the shape of an operation about to be issued. It lives until the operation ends.
+    /// Stores the shape of an operation about to be issued, until the operation ends.
     #[inline]
     pub fn add_shape(&mut self, shape: Shape) -> Shaped {
         self.shapes.add(shape)
@@ -249,7 +249,7 @@ impl ShmWindow {
         self.allocated.then(|| (Addr(self.mapped_memory(rank) as usize), size, unit))
     }
 
-    /// Whether this process reaches the memory of `rank` by load and store. Its own it always does.
+    /// Whether this process reaches the memory of `rank` by load and store, as it does its own.
     #[must_use]
     pub fn load_store(&self, rank: Rank) -> bool {
         self.allocated || rank == self.me
@@ -261,12 +261,12 @@ impl ShmWindow {
         if !self.allocated {
             return 1;
         }
-        // In packed memory the alignment depends on the sizes before.
+        // In packed memory the alignment depends on the sizes of the ranks before.
         let offset = self.mapped.parts.rank(self.me).info.0.memory;
         self.mapped.layout.align().min(1 << offset.trailing_zeros().min(63))
     }
 
-    /// The info value that tells how operations progress while the target makes no calls.
+    /// The info value for how operations progress while the target makes no calls.
     #[must_use]
     pub fn progresses(&self) -> &'static CStr {
         match (self.allocated || self.mapped.size == 1, self.mapped.cma) {
@@ -299,8 +299,8 @@ impl ShmWindow {
             .and_then(|counters| counters.get(rank, index))
     }
 
-    /// Adds 1 to a counter of this process on behalf of one that does not share its memory, after
-    /// everything that this process has done for it [LK-7].
+    /// Adds 1 to a counter of this process, after everything that this process has done before. For
+    /// notifications from processes that do not share its memory [LK-7].
     #[inline]
     pub(crate) fn notify_here(&self, index: u32) {
         if let Some(counters) = &self.counters {
@@ -308,9 +308,13 @@ impl ShmWindow {
         }
     }
 
-    /// Gives each process `number` notification counters of its own. Collective, in steps with an
-    /// agreement after each, to which a process that fails objects. Nobody may notify until
-    /// [`counters_made`](Self::counters_made), which follows the last step or an objection.
+    /// Gives each process the `number` of notification counters that it asks for. Collective, in
+    /// steps with an agreement after each; a process whose step fails must object. After the last
+    /// step or an objection call [`counters_made`](Self::counters_made). Until then nobody
+    /// notifies.
+    ///
+    /// # Errors
+    /// A system call failed in this process, or the numbers need too much memory.
     pub fn make_counters(&mut self, step: CounterStep, number: u32) -> Result<(), SystemError> {
         let (parts, me) = (self.mapped.parts, self.me);
         match step {
@@ -326,7 +330,7 @@ impl ShmWindow {
         }
     }
 
-    /// Ends [`make_counters`](Self::make_counters): with the new counters only if all agreed.
+    /// Ends [`make_counters`](Self::make_counters). Keeps the new counters only if all agreed.
     pub fn counters_made(&mut self, agreed: bool) {
         let before = std::mem::take(&mut self.counter_setup).before;
         if let Some(before) = before.filter(|_| !agreed) {
@@ -345,8 +349,8 @@ impl ShmWindow {
         before
     }
 
-    /// Claims a position for a tagged notification to a process whose memory is mapped here, to be
-    /// published after operations that are copies.
+    /// Claims a position for a tagged notification to a process whose memory is mapped here. The
+    /// caller publishes it after the copies that the notification follows.
     #[inline(always)]
     pub(crate) fn claim_tag(&self, rank: Rank, tag: u32) -> Option<Claimed<'_>> {
         if self.allocated { self.tags.claim(rank, tag) } else { None }
@@ -366,8 +370,8 @@ impl ShmWindow {
         self.mapped.parts.rank(self.me).arm().is_set()
     }
 
-    /// Arms the window, unless something published waits or peers cannot ring. True if it is armed;
-    /// then it need not be polled until the doorbell rings.
+    /// Arms the window, unless something published waits for it or peers cannot ring. If true, it
+    /// need not be polled until the doorbell rings.
     pub fn arm(&mut self) -> bool {
         if self.mapped.size == 1 {
             // Notifications to itself must still be delivered.
@@ -431,7 +435,7 @@ impl ShmWindow {
     fn direct_with_extras(&mut self, op: &Op) -> Posted {
         let notification = op.notification.map(Notification::kind);
         let claimed = match notification {
-            // First, because an operation that finds the ring full must not have an effect.
+            // Claim first, because an operation that finds the ring full must have no effect.
             Some(NotificationKind::Tag(tag)) if op.target != self.me => {
                 self.tags.prepare();
                 match self.tags.claim(op.target, tag) {

@@ -1,8 +1,8 @@
 //! Memory of this process that its peers on the node may map: its doorbell, and tables that have
 //! outgrown the segments of its windows.
 //!
-//! Each process has one memory file for all its windows, so that no window needs a descriptor of its
-//! own. It creates the file with its first window that has peers. A peer maps the file through
+//! Each process has one memory file for all its windows, so that no window needs a descriptor of
+//! its own. It creates the file with its first window that has peers. A peer maps the file through
 //! `/proc/<pid>/fd/<n>` when it first needs it, once for all windows. The file only grows.
 //!
 //! ```text
@@ -65,7 +65,8 @@ pub(super) struct MemoryFileId {
     pub(super) pid: i32,
     /// Descriptor of the file in that process.
     pub(super) fd: RawFd,
-    /// Random number that tells the file from that of a later process with the same pid. 0: no file.
+    /// Random number that tells the file from that of a later process with the same pid. 0: no
+    /// file.
     pub(super) nonce: u64,
 }
 

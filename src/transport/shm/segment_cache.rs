@@ -2,8 +2,8 @@
 //! takes some 20 µs of system calls and page faults; reusing one takes less than 1 µs.
 //!
 //! A process offers a cached segment only after its own use of it has ended. A new window reuses a
-//! segment only if all its processes offer it, and they must be as many as have mapped it. So nobody
-//! still uses it, and no other window can take it at the same time.
+//! segment only if all its processes offer it, and they must be as many as have mapped it. So
+//! nobody still uses it, and no other window can take it at the same time.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

@@ -6,9 +6,9 @@
 //! the segment, or clears its part of the cached one, and writes its own block.
 //!
 //! In a second allgather each process says whether that succeeded. It is also the barrier after
-//! which the blocks may be read. All processes see the same records, so all come to the same result.
-//! With a cached segment nothing can fail any more. If it is also known whether cross-memory attach
-//! works, a count of arrivals in the segment replaces the second allgather.
+//! which the blocks may be read. All processes see the same records, so all come to the same
+//! result. With a cached segment nothing can fail any more. If it is also known whether
+//! cross-memory attach works, a count of arrivals in the segment replaces the second allgather.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;

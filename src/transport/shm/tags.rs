@@ -1,8 +1,8 @@
-//! The ring of tagged notifications to one process, in the order of the producers' claims.
+//! The ring of tagged notifications to one process.
 //!
-//! Any number of producers, one consumer. Positions count from 0 and never wrap; position `p` uses
-//! slot `p % slots`. A producer that finds the ring full tries again later. The consumer moves
-//! notifications to private memory whenever it makes progress.
+//! It has any number of producers and one consumer. Positions count from 0 and never wrap; position
+//! `p` uses slot `p % slots`. A producer claims a position, then publishes it. It tries again later
+//! if the ring is full. The consumer empties the ring whenever it makes progress.
 //!
 //! Which word grants which access:
 //!
@@ -11,11 +11,11 @@
 //! | write the slot of position `p` | `tail` advanced from `p` to `p + 1`, after `head > p - slots`, acquire | that producer |
 //! | read it | stamp of the slot is `p + 1`, acquire | the consumer |
 //!
-//! A producer publishes by a release store of the stamp. What it did before is therefore visible to
-//! a consumer that has seen the stamp: no notification comes before its data. The consumer releases
-//! `head` after reading, so a producer that acquires it may write the slot again. A claimed
-//! position that is not yet published delays those behind it, but none is lost. Notifications of
-//! one producer keep their order, because it claims one position at a time.
+//! A producer publishes by a release store of the stamp. A consumer that has seen the stamp also
+//! sees what the producer did before, so no notification comes before its data. The consumer stores
+//! `head` with release after reading, so a producer that acquires it may write the slot again. A
+//! claimed position that is not yet published delays those behind it, but none is lost.
+//! Notifications of one producer keep their order, because it claims one position at a time.
 //!
 //! Everything starts as zeros. Stamps differ between laps, so slots need not be cleared.
 
@@ -46,7 +46,7 @@ pub struct TagRing<'a> {
     pub tail: &'a AtomicU64,
     /// Positions below have been read.
     pub head: &'a AtomicU64,
-    /// Not 0 once anything was published. Before, the consumer leaves the slots' pages untouched.
+    /// Not 0 once anything was published. Until then the consumer does not touch the slots' pages.
     pub used: &'a AtomicU64,
     /// The slots.
     pub slots: &'a [Slot],
@@ -144,12 +144,12 @@ impl Claimed<'_> {
     #[inline(always)]
     pub fn publish(self) {
         self.ring.publish(self.position, self.word);
-        // The claim, an atomic read-modify-write of `tail`, has announced it.
+        // The claim has announced it by an atomic read-modify-write of `tail`.
         self.block.ring_if(self.block.arm().trigger_announced());
     }
 }
 
-/// Positions read before `head` is published, if there are more.
+/// Positions that the consumer reads between two updates of `head`, while there are more.
 const PUBLISH_EVERY: u64 = SLOTS as u64 / 4;
 
 /// Tagged notifications of one process: the consumer of its own ring, and a producer of the others.
@@ -158,10 +158,11 @@ pub(super) struct TagQueue {
     /// Parts of the segment, with the rings. `None` in a window of one process.
     parts: Option<Parts>,
     me: Rank,
-    /// Own ring: positions below are read, and those below `published` are free for producers.
+    /// Own ring: positions below have been read.
     position: u64,
+    /// Own ring: value of `head`.
     published: u64,
-    /// Its own ring was used.
+    /// Whether anything was ever published in the own ring.
     was_used: bool,
     /// Notifications to return before those in the ring: from this process to itself, and those
     /// that had arrived before them.
@@ -179,14 +180,15 @@ impl TagQueue {
     /// Sends a tagged notification to this process itself.
     #[inline]
     pub(super) fn notify_self(&mut self, tag: u32) {
-        // Keep the order: first what has arrived.
+        // Notifications that have arrived come first.
         while let Some(arrival) = self.next_from_ring() {
             self.pending.push_back(arrival);
         }
         self.pending.push_back(Arrival { source: self.me, tag });
     }
 
-    /// Allocates the cache of heads. From now on [`claim`](Self::claim) fails only if a ring is full.
+    /// Allocates the cache of heads. From now on [`claim`](Self::claim) fails only if a ring is
+    /// full.
     #[inline]
     pub(super) fn prepare(&mut self) {
         if self.known_heads.is_empty() {
