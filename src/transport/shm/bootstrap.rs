@@ -16,8 +16,7 @@ pub trait Bootstrap {
     fn size(&self) -> u32;
     /// Gathers `mine`, equally long in every process, into `all` in rank order.
     fn allgather(&mut self, mine: &[u8], all: &mut [u8]);
-    /// Whether to continue after the first allgather. False if all processes have agreed not to
-    /// make the window.
+    /// Called after the first allgather. False if all processes have agreed not to make the window.
     fn goes_on(&self) -> bool {
         true
     }

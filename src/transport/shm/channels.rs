@@ -238,8 +238,9 @@ impl Channels {
         };
         // SAFETY: the application's buffers are valid for the operation's length until it completes
         // [EP-8]; the caller has checked the target bytes against the target's window.
-        let copied =
-            unsafe { cma::transfer(direction, info.pid, local.wrapping_add(at), there, len) };
+        let copied = unsafe {
+            cma::transfer(direction, info.process.pid, local.wrapping_add(at), there, len)
+        };
         copied.inspect_err(|error| self.disable_cma(error)).is_ok()
     }
 

@@ -24,7 +24,7 @@ pub(super) struct CmaPeer<'a> {
 
 impl CmaPeer<'_> {
     fn pid(self) -> i32 {
-        self.context.parts.rank(self.rank).info.0.pid
+        self.context.parts.rank(self.rank).info.0.process.pid
     }
 
     /// Address of its window memory in its own process.
@@ -55,7 +55,7 @@ impl CmaConsumer {
         peer: CmaPeer<'_>,
     ) -> io::Result<bool> {
         let Some(mut consuming) = channel.try_consume() else { return Ok(false) };
-        let mut position = consuming.position();
+        let mut position = consuming.consumer.position();
         while position < end {
             let slot = own_slot(&consuming, position);
             let tag = slot.tag;
@@ -71,7 +71,7 @@ impl CmaConsumer {
                 _ if tag.has_run_list => self.scattered(&consuming, position, peer),
                 _ => self.atomics(&consuming, position, end, peer),
             };
-            consuming.advance(position);
+            consuming.consumer.advance(position);
             result?;
         }
         Ok(true)

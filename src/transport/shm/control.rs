@@ -68,18 +68,11 @@ pub(super) struct RankInfo {
     pub(super) memory: u64,
     pub(super) size: u64,
     pub(super) disp_unit: u32,
-    pub(super) pid: i32,
-    /// Its memory file (pid, fd, nonce), which has its doorbell, and the window's number there.
-    /// Nonce 0: it has no file, and its windows are never armed.
-    pub(super) nonce: u64,
-    pub(super) fd: i32,
+    /// Number of the window in its process, by which peers ring.
     pub(super) window: u32,
-}
-
-impl RankInfo {
-    pub(super) fn memory_file(&self) -> MemoryFileId {
-        MemoryFileId { pid: self.pid, fd: self.fd, nonce: self.nonce }
-    }
+    /// Its process, and the memory file with its doorbell. Nonce 0: it has no file, and its windows
+    /// are never armed.
+    pub(super) process: MemoryFileId,
 }
 
 /// Words of one rank.
@@ -131,7 +124,7 @@ impl RankBlock {
     pub(super) fn ring_if(&self, disarmed: bool) {
         if disarmed {
             let info = &self.info.0;
-            process::ring(info.memory_file(), info.window);
+            process::ring(info.process, info.window);
         }
     }
 }

@@ -104,11 +104,6 @@ pub(super) struct CounterSetup {
 }
 
 impl CounterSetup {
-    /// First step: publishes how many counters this process asks for.
-    pub(super) fn want(&self, parts: Parts, me: Rank, number: u32) {
-        parts.rank(me).counter_setup.0.wanted.store(number.into(), Release);
-    }
-
     /// Second step, when all numbers are published: rank 0 creates the segment.
     pub(super) fn create(&mut self, parts: Parts, me: Rank) -> Result<(), SystemError> {
         if me != 0 {
@@ -128,7 +123,7 @@ impl CounterSetup {
         let (ranges, len) = ranges(parts, ranks).ok_or(overflow)?;
         let creator = parts.rank(0);
         let fd = creator.counter_setup.0.file.load(Acquire) as i32;
-        let place = (creator.info.0.pid, fd);
+        let place = (creator.info.0.process.pid, fd);
         let segment = Segment::map_shared(self.file.as_ref(), place, len.max(LINE), 1)?;
         Ok(Counters { segment, ranges })
     }

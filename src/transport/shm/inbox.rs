@@ -100,7 +100,7 @@ fn serve(
     let Some(mut consuming) = channel.try_consume() else {
         return false; // The origin is applying them by cross-memory attach.
     };
-    let first = consuming.position();
+    let first = consuming.consumer.position();
     let mut position = first;
     let mut unpublished = 0;
     while position - first < SLOTS as u64 {
@@ -127,10 +127,10 @@ fn serve(
         position += 1;
         if unpublished >= PUBLISH_BYTES {
             unpublished = 0;
-            consuming.advance(position);
+            consuming.consumer.advance(position);
         }
     }
-    consuming.advance(position);
+    consuming.consumer.advance(position);
     position != first
 }
 

@@ -8,7 +8,6 @@
 //! square of the ranks are sparse: an untouched page uses no memory. Zeros are the initial state of
 //! every part.
 
-use std::mem::size_of;
 use std::sync::OnceLock;
 
 use super::channel::Channel;
@@ -96,7 +95,7 @@ impl Layout {
         ranks: u32,
         created: bool,
         placement: Placement,
-        memory: impl Iterator<Item = u64>,
+        mut memory: impl Iterator<Item = u64>,
     ) -> Option<Self> {
         let channels = created && ranks > 1;
         let ranks = u64::from(ranks);
@@ -108,31 +107,23 @@ impl Layout {
             Some(at)
         };
         let where_used = |used: bool, count: u64| if used { count } else { 0 };
-        // Parts begin at small pages, so that their contents do not depend on the kernel's page.
-        let rank_blocks = part(SMALL_PAGE / 8, ranks, size_of::<RankBlock>() as u64)?;
-        let pairs = part(1, pair_count, size_of::<PairBlock>() as u64)?;
-        let contacts = part(1, where_used(channels, ranks), contact_words(ranks) * 8)?;
-        let rings = part(SMALL_PAGE, where_used(ranks > 1, ranks), RING)?;
-        let regions = part(SMALL_PAGE, where_used(created, ranks), REGIONS)?;
-        let pair_bytes = size_of::<Channel>() as u64;
-        let channels_at = part(SMALL_PAGE, where_used(channels, pair_count), pair_bytes)?;
-        let memory_at = part(placement.align, 0, 0)?;
-        for size in memory {
-            part(1, 1, placement.stride(size)?)?;
-        }
-        let total = part(SMALL_PAGE, 0, 0)?;
-        // Offsets are pointer differences in every process.
-        (total <= isize::MAX as u64).then_some(Layout {
-            ranks: rank_blocks,
-            pairs,
-            contacts,
-            rings,
-            regions,
-            channels: channels_at,
-            memory: memory_at,
+        let memory = memory.try_fold(0u64, |sum, size| sum.checked_add(placement.stride(size)?))?;
+        let channel = size_of::<Channel>() as u64;
+        // Parts follow one another in this order. They begin at small pages, so that their contents
+        // do not depend on the kernel's page.
+        let layout = Layout {
+            ranks: part(SMALL_PAGE / 8, ranks, size_of::<RankBlock>() as u64)?,
+            pairs: part(1, pair_count, size_of::<PairBlock>() as u64)?,
+            contacts: part(1, where_used(channels, ranks), contact_words(ranks) * 8)?,
+            rings: part(SMALL_PAGE, where_used(ranks > 1, ranks), RING)?,
+            regions: part(SMALL_PAGE, where_used(created, ranks), REGIONS)?,
+            channels: part(SMALL_PAGE, where_used(channels, pair_count), channel)?,
+            memory: part(placement.align, 1, memory)?,
             placement,
-            total,
-        })
+            total: part(SMALL_PAGE, 0, 0)?,
+        };
+        // Offsets are pointer differences in every process.
+        (layout.total <= isize::MAX as u64).then_some(layout)
     }
 
     /// Alignment that the segment needs.

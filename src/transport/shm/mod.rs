@@ -293,10 +293,7 @@ impl ShmWindow {
     /// A counter of a process whose memory is mapped here, if it has one of this index.
     #[inline(always)]
     pub(crate) fn counter_of(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
-        self.counters
-            .as_ref()
-            .filter(|_| self.allocated)
-            .and_then(|counters| counters.get(rank, index))
+        self.counters.as_ref().filter(|_| self.allocated)?.get(rank, index)
     }
 
     /// Adds 1 to a counter of this process, after everything that this process has done before. For
@@ -309,9 +306,9 @@ impl ShmWindow {
     }
 
     /// Gives each process the `number` of notification counters that it asks for. Collective, in
-    /// steps with an agreement after each; a process whose step fails must object. After the last
-    /// step or an objection call [`counters_made`](Self::counters_made). Until then nobody
-    /// notifies.
+    /// steps with an agreement after each, where a process whose step failed objects. Nobody may
+    /// notify until [`counters_made`](Self::counters_made), which follows the last step or an
+    /// objection.
     ///
     /// # Errors
     /// A system call failed in this process, or the numbers need too much memory.
@@ -319,7 +316,7 @@ impl ShmWindow {
         let (parts, me) = (self.mapped.parts, self.me);
         match step {
             CounterStep::Want => {
-                self.counter_setup.want(parts, me, number);
+                parts.rank(me).counter_setup.0.wanted.store(number.into(), Release);
                 Ok(())
             }
             CounterStep::Create => self.counter_setup.create(parts, me),
@@ -360,7 +357,7 @@ impl ShmWindow {
     #[must_use]
     pub fn number(&self) -> Option<u32> {
         let info = &self.mapped.parts.rank(self.me).info.0;
-        (info.nonce != 0).then_some(info.window)
+        (info.process.nonce != 0).then_some(info.window)
     }
 
     /// Whether the window is armed and no peer has contacted it since, so that nobody polls it.
@@ -619,17 +616,11 @@ impl Port for ShmWindow {
 
     #[inline]
     fn poll(&mut self) -> bool {
-        match &mut self.channels {
-            Some(channels) => channels.poll(),
-            None => false,
-        }
+        self.channels.as_mut().is_some_and(|channels| channels.poll())
     }
 
     #[inline]
     fn next_finished(&mut self) -> Option<(Ticket, Stage)> {
-        match &mut self.channels {
-            Some(channels) => channels.next_finished(),
-            None => None,
-        }
+        self.channels.as_mut()?.next_finished()
     }
 }

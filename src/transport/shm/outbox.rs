@@ -70,15 +70,14 @@ pub(super) struct Outbox {
     applied: u64,
     /// Positions below are collected: their results are copied out and their slots are free.
     collected: u64,
-    /// Bytes of the payload area that slots have taken, with those skipped at its end, and freed.
+    /// Payload bytes that slots have taken (with those skipped at the end of the area), and freed.
     payload_tail: u64,
     payload_head: u64,
     slots: Box<[SentSlot; SLOTS]>,
     long: Option<LongOp>,
-    /// A long operation that has been sent completely, which has not been reported yet.
+    /// A long operation that has been sent completely and is yet to be reported as local.
     long_sent: Option<Ticket>,
-    /// Operations collected to make room, which have not been reported yet; at most
-    /// [`UNREPORTED_MAX`].
+    /// Operations collected to make room and yet to be reported; at most [`UNREPORTED_MAX`].
     finished: VecDeque<(Ticket, Stage)>,
     stall: StallDetector,
     /// Shapes of operations in flight.
@@ -87,8 +86,7 @@ pub(super) struct Outbox {
     entries: Vec<StridedRun>,
     /// In the list of outboxes with operations in flight.
     pub(super) active: bool,
-    /// A notification was sent since this process last checked whether to ring the target's
-    /// doorbell.
+    /// A notification was sent since the last check whether to ring the target's doorbell.
     pub(super) notified: bool,
 }
 
@@ -345,8 +343,7 @@ impl Outbox {
         true
     }
 
-    /// Publishes the slot at the tail, which holds `part` bytes of the data of `op` from byte `at`
-    /// on.
+    /// Publishes the slot at the tail: `part` bytes of the data of `op`, from byte `at` on.
     #[inline(always)]
     fn publish(
         &mut self,
@@ -565,7 +562,8 @@ impl Outbox {
     }
 }
 
-/// The stage that an operation reaches when the last of its data is applied, if it is a new one.
+/// The stage that an operation reaches when the last of its data is applied. `None` for one with a
+/// notification and without results: it is local once sent, and remote with the notification.
 #[inline(always)]
 fn stage_of_data(op: &Op) -> Option<Stage> {
     match op.notification {

@@ -33,16 +33,11 @@ struct FirstPage {
     nonce: AtomicU64,
 }
 
-/// The first part of a process's memory file, as mapped here.
+/// The first part of a process's memory file, at least a page, as mapped here.
 #[derive(Debug)]
 pub(super) struct MappedFile(Segment);
 
 impl MappedFile {
-    /// Maps the first `len` bytes, at least a page.
-    fn map(file: &File, len: u64) -> Result<Self, SystemError> {
-        Segment::map_part(file, 0, len.max(page())).map(MappedFile)
-    }
-
     pub(super) fn segment(&self) -> &Segment {
         &self.0
     }
@@ -60,13 +55,13 @@ impl MappedFile {
 }
 
 /// Where peers find the memory file of a process.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct MemoryFileId {
     pub(super) pid: i32,
     /// Descriptor of the file in that process.
     pub(super) fd: RawFd,
-    /// Random number that tells the file from that of a later process with the same pid. 0: no
-    /// file.
+    /// Random number that tells the file from that of a later process with this pid. 0: no file.
     pub(super) nonce: u64,
 }
 
@@ -104,7 +99,7 @@ impl ProcessMemory {
         let file = segment::create()?;
         segment::resize(&file, page())?;
         segment::seal(&file, libc::F_SEAL_SHRINK)?;
-        let mapped = MappedFile::map(&file, page())?;
+        let mapped = MappedFile(Segment::map_part(&file, 0, page())?);
         let nonce = RandomState::new().build_hasher().finish() | 1;
         mapped.first_page().nonce.store(nonce, Release);
         let id = MemoryFileId { pid: std::process::id() as i32, fd: file.as_raw_fd(), nonce };
@@ -214,7 +209,7 @@ static PEERS: Mutex<Option<Peers>> = Mutex::new(None);
 
 /// Mappings kept before the first search for processes that have ended.
 const LIMIT_MIN: usize = 256;
-/// Minimum bytes to map of a file. Beyond the end of the file, a mapping only uses addresses.
+/// Minimum bytes to map of a file, at least a page. A mapping beyond the end only uses addresses.
 const MAPPED_MIN: u64 = 1 << 20;
 
 /// Maps at least the first `len` bytes of a process's memory file.
@@ -229,7 +224,8 @@ pub(super) fn map(id: MemoryFileId, len: u64) -> Result<Arc<MappedFile>, SystemE
         return Ok(Arc::clone(known));
     }
     let file = segment::open(id.pid, id.fd)?;
-    let mapped = Arc::new(MappedFile::map(&file, len.max(MAPPED_MIN).next_power_of_two())?);
+    let len = len.max(MAPPED_MIN).next_power_of_two();
+    let mapped = Arc::new(MappedFile(Segment::map_part(&file, 0, len)?));
     if mapped.first_page().nonce.load(Acquire) != id.nonce {
         // Another process has this pid now.
         return Err(SystemError { step: Step::Open, errno: libc::ESRCH });

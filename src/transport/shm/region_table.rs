@@ -80,19 +80,15 @@ impl Attached {
         if self.own.borrow().sorted().len() >= self.table().len() {
             self.grow()?;
         }
-        let index = self.own.borrow_mut().attach(start, len)?;
-        if let Some(index) = index {
-            self.publish(index);
-        }
+        let first = self.own.borrow_mut().attach(start, len)?;
+        self.publish(first);
         Ok(())
     }
 
     /// Detaches what was attached at this address.
     pub(super) fn detach(&mut self, start: u64) -> Result<(), AttachError> {
-        let index = self.own.borrow_mut().detach(start)?;
-        if let Some(index) = index {
-            self.publish(index);
-        }
+        let first = self.own.borrow_mut().detach(start)?;
+        self.publish(first);
         Ok(())
     }
 
@@ -129,13 +125,15 @@ impl Attached {
         })?;
         // Readers of the old table find another version afterwards, and read again.
         let before = self.extent.replace(larger);
-        self.publish(0);
+        self.publish(Some(0));
         drop(before);
         Ok(())
     }
 
-    /// Writes the regions from index `first` on, and the location of the table.
-    fn publish(&mut self, first: usize) {
+    /// Writes the regions from index `first` on, and the location of the table. Does nothing if no
+    /// region has changed.
+    fn publish(&mut self, first: Option<usize>) {
+        let Some(first) = first else { return };
         let words = &self.parts.rank(self.me).region_table.0;
         let version = words.version.load(Relaxed);
         words.version.store(version + 1, Relaxed);
@@ -205,7 +203,7 @@ impl PeerTable {
                 let (offset, capacity) = (location & !63, 1 << (location & 63));
                 let needed = offset + capacity * ENTRY;
                 if self.file.as_ref().is_none_or(|file| file.segment().len() < needed) {
-                    self.file = Some(process::map(block.info.0.memory_file(), needed)?);
+                    self.file = Some(process::map(block.info.0.process, needed)?);
                 }
                 let file = self.file.as_ref();
                 file.map_or(&[][..], |file| entries(file.segment(), offset, capacity))
@@ -223,7 +221,6 @@ mod tests {
     use super::*;
     use crate::transport::shm::control::RankInfo;
     use crate::transport::shm::layout::{Layout, Placement};
-    use crate::transport::shm::process::MemoryFileId;
     use crate::transport::shm::segment;
 
     /// The segment of a window of two ranks, both of which are this process.
@@ -232,9 +229,9 @@ mod tests {
         let segment = Segment::map(&segment::create().unwrap(), layout.total, 1).unwrap();
         // SAFETY: a new segment is zeros, and the caller keeps it mapped.
         let parts = unsafe { Parts::new(&segment, &layout, 2) };
-        let (MemoryFileId { pid, fd, nonce }, window) = process::register().unwrap();
+        let (process, window) = process::register().unwrap();
         for rank in 0..2 {
-            let info = RankInfo { memory: 0, size: 0, disp_unit: 1, pid, nonce, fd, window };
+            let info = RankInfo { memory: 0, size: 0, disp_unit: 1, window, process };
             parts.set_rank_info(rank, info);
         }
         (segment, parts)

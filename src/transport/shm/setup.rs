@@ -107,7 +107,8 @@ pub(super) fn set_up(
         None
     };
     record.cached_segment = offer.as_ref().map_or(0, |cached| cached.id);
-    let created = if me == 0 && offer.is_none() { record.create_segment() } else { None };
+    // Rank 0 keeps its descriptor open until the others have mapped the segment.
+    let mut file = if me == 0 && offer.is_none() { record.create_segment() } else { None };
 
     let mut bytes = vec![0; RECORD_BYTES * size as usize];
     boot.allgather(&record.encode(), &mut bytes);
@@ -134,8 +135,6 @@ pub(super) fn set_up(
     let reused = reuse.is_some();
     let (segment_id, known_cma) =
         reuse.as_ref().map_or((first.new_segment, false), |cached| (cached.id, cached.cma));
-    // Rank 0 must keep its descriptor until the others have opened it.
-    let mut file = created;
     let mapped = match reuse {
         Some(cached) => Ok(cached.segment),
         None => {
@@ -143,7 +142,13 @@ pub(super) fn set_up(
                 0 => Ok(first.fd),
                 _ => late_segment(boot, &mut record, &mut file),
             };
-            fd.and_then(|fd| map_new(file.as_ref(), (first.pid, fd), &layout))
+            // Round up what may be cached, so that it can serve a slightly larger window later.
+            let len = match layout.total {
+                total if total <= CACHED_BYTES_MAX => total.next_power_of_two(),
+                total => total,
+            };
+            let align = layout.align();
+            fd.and_then(|fd| Segment::map_shared(file.as_ref(), (first.pid, fd), len, align))
         }
     };
     let mapped = mapped.map(|segment| {
@@ -160,10 +165,10 @@ pub(super) fn set_up(
             false => record.base,
         };
         // Nobody rings for a window of one process.
-        let (MemoryFileId { fd, nonce, .. }, window) =
-            if size > 1 { process::register() } else { None }.unwrap_or_default();
-        let (size, pid) = (record.size, record.pid);
-        parts.set_rank_info(me, RankInfo { memory, size, disp_unit, pid, nonce, fd, window });
+        let (file, window) = if size > 1 { process::register() } else { None }.unwrap_or_default();
+        let process = MemoryFileId { pid: record.pid, ..file };
+        let size = record.size;
+        parts.set_rank_info(me, RankInfo { memory, size, disp_unit, window, process });
         (segment, parts)
     });
     let works = match &mapped {
@@ -291,17 +296,6 @@ fn agree<I: Iterator<Item = BootstrapRecord>>(
     };
     let error = SystemError { step: Step::Resize, errno: libc::EOVERFLOW };
     Layout::new(ranks, !in_segment, placement, memory).ok_or(SetupError::System { rank: 0, error })
-}
-
-/// Maps a new segment, whose descriptor is `place.1` in process `place.0`; see
-/// [`Segment::map_shared`].
-fn map_new(own: Option<&File>, place: (i32, i32), layout: &Layout) -> Result<Segment, SystemError> {
-    // Round up what may be cached, so that it can serve a slightly larger window later.
-    let len = match layout.total {
-        total if total <= CACHED_BYTES_MAX => total.next_power_of_two(),
-        total => total,
-    };
-    Segment::map_shared(own, place, len, layout.align())
 }
 
 /// Tries to read a word of the next rank's process.

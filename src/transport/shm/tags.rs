@@ -187,8 +187,7 @@ impl TagQueue {
         self.pending.push_back(Arrival { source: self.me, tag });
     }
 
-    /// Allocates the cache of heads. From now on [`claim`](Self::claim) fails only if a ring is
-    /// full.
+    /// Allocates the cached heads. From now on [`claim`](Self::claim) fails only if a ring is full.
     #[inline]
     pub(super) fn prepare(&mut self) {
         if self.known_heads.is_empty() {
@@ -213,10 +212,7 @@ impl TagQueue {
 
     #[inline]
     pub(super) fn next(&mut self) -> Option<Arrival> {
-        if let Some(arrival) = self.pending.pop_front() {
-            return Some(arrival);
-        }
-        self.next_from_ring()
+        self.pending.pop_front().or_else(|| self.next_from_ring())
     }
 
     #[inline]
@@ -242,9 +238,8 @@ impl TagQueue {
     /// Whether a notification waits, or is about to be published. Called for a window that is being
     /// armed, after the fence of [`super::doorbell`].
     pub(super) fn has_work(&self) -> bool {
+        let claimed = |parts: &Parts| parts.rank(self.me).tags_tail.0.load(Relaxed);
         !self.pending.is_empty()
-            || self
-                .parts
-                .is_some_and(|parts| parts.rank(self.me).tags_tail.0.load(Relaxed) != self.position)
+            || self.parts.as_ref().is_some_and(|parts| claimed(parts) != self.position)
     }
 }
