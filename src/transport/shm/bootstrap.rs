@@ -95,9 +95,9 @@ pub(super) struct BootstrapRecord {
     pub(super) disp_unit: u32,
     /// Rank 0: descriptor of the segment that it has created for this window.
     pub(super) fd: i32,
-    /// Rank 0: identifies the segment if a new one is used.
+    /// Rank 0: id of the segment if the window uses a new one.
     pub(super) new_segment: u64,
-    /// Address of a word that others try to read; see [`PROBE`].
+    /// Address of a word with the value [`PROBE`].
     pub(super) probe: u64,
     /// Segment that this process has cached from an earlier window, or 0.
     pub(super) cached_segment: u64,
@@ -141,7 +141,7 @@ impl WindowKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct NodeId([u64; 3]);
 
-/// Content of the word that the others try to read.
+/// Value of the word that a peer tries to read, to find out whether cross-memory attach works.
 pub(super) const PROBE: u64 = 0x6d70_6978_2d72_6d61;
 
 impl BootstrapRecord {

@@ -26,7 +26,7 @@ use super::regions::Regions;
 /// Idle polls before [`Channels::drive_while`] checks whether the target polls. About 1 µs.
 const IDLE_POLLS: u32 = 100;
 
-/// Such checks that find the target polling, before the operation is left to later polls.
+/// After this many checks that find the target polling, the operation is left to later polls.
 const IDLE_CHECKS: u32 = 10;
 
 /// Times that this process yields its processor to a target that was preempted while it held the

@@ -51,7 +51,7 @@ impl Header {
     }
 }
 
-/// Sums of the proposals of all rounds that used this set.
+/// Counts of proposals, summed over all rounds that used this set.
 #[repr(C)]
 pub(super) struct AgreementRound {
     pub(super) proposals: AtomicU64,

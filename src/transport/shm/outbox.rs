@@ -176,7 +176,7 @@ impl Outbox {
         }
     }
 
-    /// Sends when the channel was full at the last poll.
+    /// Polls and tries again, since the channel was full at the last poll.
     #[cold]
     fn send_late(&mut self, op: &Op, ticket: Ticket) -> bool {
         self.poll();

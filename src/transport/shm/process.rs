@@ -69,7 +69,7 @@ struct ProcessMemory {
     file: File,
     id: MemoryFileId,
     mapped: MappedFile,
-    /// Numbers given to windows.
+    /// Number of windows that have registered.
     windows: AtomicU32,
     extents: Mutex<Extents>,
 }
