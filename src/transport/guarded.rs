@@ -1,8 +1,8 @@
-//! What all windows of a process share, for use under one lock of the user.
+//! A cell for what all windows of a process share, whose user holds a lock already.
 //!
 //! The runtime's guard lets one thread at a time into the process's state. A context that all
 //! windows share belongs to that state, but each window has a reference to it. A mutex in each
-//! context would be taken several times per operation, and never be waited for.
+//! context would be locked several times per operation, always without contention.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -15,16 +15,15 @@ pub struct Guarded<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: whoever made the value has promised that no two threads borrow it at the same time, and
-// that one borrow happens before the next (contract of `new`).
+// SAFETY: the caller of `new` has promised that no two threads borrow the value at the same time,
+// and that one borrow happens before the next.
 unsafe impl<T: Send> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
     /// Wraps a value.
     ///
     /// # Safety
-    /// The value is borrowed under one lock only, whichever it is, which is held until the borrow
-    /// ends.
+    /// All borrows happen under one lock, which is held until the borrow ends.
     pub const unsafe fn new(value: T) -> Self {
         Guarded { is_used: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
@@ -35,7 +34,7 @@ impl<T> Guarded<T> {
     /// If it is borrowed already.
     #[inline]
     pub fn borrow(&self) -> Borrowed<'_, T> {
-        // No read-modify-write: the lock orders the borrows, and this finds nested ones.
+        // Load and store suffice: the lock orders the borrows, and this only detects nested ones.
         assert!(!self.is_used.load(Ordering::Relaxed), "a shared context is used twice at a time");
         self.is_used.store(true, Ordering::Relaxed);
         Borrowed(self)

@@ -1,4 +1,4 @@
-//! The processes of a window: which of them share memory with this one, and per-rank values.
+//! The processes of a window, those that share memory with this one, and tables of per-rank values.
 
 use crate::engine::Rank;
 
@@ -60,7 +60,7 @@ impl Members {
         self.node_ranks.len() as u32
     }
 
-    /// Rank in the segment of a process of the window, if it is there.
+    /// Rank in the segment of a process of the window, if it shares the segment.
     #[inline]
     #[must_use]
     pub fn segment_rank(&self, rank: Rank) -> Option<Rank> {
@@ -88,8 +88,8 @@ impl Members {
     }
 }
 
-/// A value per rank, run-length encoded: in most windows all ranks have the same, and then the
-/// table does not grow with the window.
+/// A value per rank, run-length encoded. In most windows all ranks have the same value, and then
+/// the table does not grow with the window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankTable<T> {
     runs: Box<[(Rank, T)]>,
@@ -112,7 +112,7 @@ impl<T: Copy + PartialEq> RankTable<T> {
         RankTable { runs: runs.into_boxed_slice() }
     }
 
-    /// The table of `what` of each value.
+    /// The table of `what(value)` for each value.
     #[must_use]
     pub fn map<U: Copy + PartialEq>(&self, what: impl Fn(T) -> U) -> RankTable<U> {
         let mut runs: Vec<(Rank, U)> =

@@ -1,7 +1,6 @@
-//! Transports move bytes. [`shm`], [`am`] (active messages) and [`rdma`] are siblings that do not
-//! know each other; the [`router`] chooses one of them for each peer. What implements
-//! [`crate::engine::Port`] for one window in one process is a [`shm::ShmWindow`] or a
-//! [`router::Router`].
+//! Transports move bytes. [`shm`], [`am`] (active messages) and [`rdma`] are independent of each
+//! other; the [`router`] chooses one of them for each peer. [`crate::engine::Port`] for one window
+//! in one process is implemented by [`shm::ShmWindow`] or [`router::Router`].
 
 mod agreement;
 pub mod am;
@@ -19,5 +18,5 @@ pub mod sim;
 pub use agreement::Proposal;
 pub(crate) use copy::copy;
 
-/// Maximum bytes of a packet of active messages, and so of a buffer in which RDMA receives one.
+/// Maximum bytes of a packet of active messages, and of a buffer in which RDMA receives one.
 pub const PACKET: usize = 16 * 1024;

@@ -1,8 +1,8 @@
 //! The peers of a window that the network reaches.
 //!
-//! A peer gets a number at first contact. Active messages and RDMA keep what they know of it under
-//! that number, so a rank is looked up once per operation, and one list has the peers that a poll
-//! has to look at. Memory grows with the peers that are used.
+//! A peer gets a number at first contact. Active messages and RDMA store their state of the peer
+//! under that number. So each operation looks up a rank only once, and one list has the peers that
+//! the next poll must visit. Memory grows with the peers that are used.
 
 use hashbrown::HashMap;
 
@@ -18,7 +18,7 @@ pub struct PeerId {
 }
 
 impl PeerId {
-    /// Its place in a list of what is known of each peer.
+    /// Its number, as an index.
     #[inline]
     #[must_use]
     pub fn at(self) -> usize {
@@ -60,7 +60,7 @@ impl Peers {
         Some(PeerId { number: *self.numbers.get(&rank)?, rank })
     }
 
-    /// As [`find`](Self::find), for a peer that will be looked up again soon.
+    /// As [`find`](Self::find), and makes the next lookup of this peer fast.
     #[inline]
     pub fn recall(&mut self, rank: Rank) -> Option<PeerId> {
         self.last = self.find(rank)?;
@@ -81,7 +81,7 @@ impl Peers {
         PeerId { number, rank }
     }
 
-    /// Has the next poll look at a peer.
+    /// Has the next poll visit a peer.
     #[inline]
     pub fn activate(&mut self, peer: PeerId) {
         if !std::mem::replace(&mut self.all[peer.at()].1, true) {
@@ -89,20 +89,20 @@ impl Peers {
         }
     }
 
-    /// Has the next poll look at all peers.
+    /// Has the next poll visit all peers.
     pub fn activate_all(&mut self) {
         self.active = self.all().collect();
         self.all.iter_mut().for_each(|(_, is_active)| *is_active = true);
     }
 
-    /// The active peer at a place of the list of those.
+    /// The active peer at index `at` of the list of active peers.
     #[inline]
     #[must_use]
     pub fn active(&self, at: usize) -> Option<PeerId> {
         self.active.get(at).copied()
     }
 
-    /// The active peer at this place has no more work. Another one takes its place.
+    /// Removes the active peer at index `at`, which has no more work. Another takes its index.
     #[inline]
     pub fn retire(&mut self, at: usize) {
         let peer = self.active.swap_remove(at);

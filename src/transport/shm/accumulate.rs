@@ -1,9 +1,9 @@
 //! Atomic operations on a target's memory, under the target's accumulate lock.
 //!
 //! [AT-1] Every accumulate, get_accumulate and compare_and_swap on a target takes the same lock,
-//! whichever process is the origin (the target included), whatever the datatype, reduction or
-//! count, and whichever process applies it. MPI promises atomicity per element only, so long
-//! operations release the lock between pieces, which bounds the time it is held.
+//! whichever process is the origin (the target included) or applies it, and whatever the datatype,
+//! reduction or count. MPI promises atomicity per element only. So long operations release the lock
+//! between pieces, which bounds the time for which it is held.
 
 use crate::transport::datatype::{self, Combine, Pair, Side, whole};
 
@@ -46,9 +46,9 @@ pub(super) unsafe fn accumulate(
     }
 }
 
-/// Accumulate between sides; get_accumulate with an `output`, only a fetch without `input`.
+/// Accumulate between sides: get_accumulate with an `output`, and only a fetch without `input`.
 ///
-/// Each hold of the lock fetches and combines the same elements, so each element is atomic.
+/// Fetches and combines each element in one hold of the lock, so each is updated atomically.
 ///
 /// # Safety
 /// All bytes of each side, displaced from its address, must be valid and consist of elements of

@@ -2,13 +2,13 @@
 //! words.
 //!
 //! Rounds alternate between two sets of words. A rank adds its objection or busy mark, if any,
-//! before it counts itself in (release), and reads the sums after all ranks are counted (acquire).
-//! The sums are never reset: the k-th use of a set is complete at `k * ranks`, and a reader
-//! compares the sums with those of the use before.
+//! before it counts its proposal (release), and reads the sums after all proposals are counted
+//! (acquire). Nobody resets the sums: the k-th use of a set is complete at `k * ranks` proposals,
+//! and a reader compares the sums with those after the use before.
 //!
-//! No later round changes a set while somebody still reads it: the next round on the same set needs
-//! every proposal of the round between, which a rank makes only after it has read the decision
-//! here.
+//! No later round changes a set while somebody still reads it. The next round on the same set
+//! starts after the round between has all its proposals, and a rank makes its proposal there only
+//! after it has read the decision here.
 
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::transport::Proposal;
@@ -54,10 +54,10 @@ impl Agreement {
         let before = std::mem::replace(&mut self.sums[parity], sums);
         self.round += 1;
         self.pending = false;
-        Some(match () {
-            () if sums.0 != before.0 => Proposal::Objection,
-            () if sums.1 != before.1 => Proposal::Busy,
-            () => Proposal::Ready,
+        Some(match (sums.0 != before.0, sums.1 != before.1) {
+            (true, _) => Proposal::Objection,
+            (false, true) => Proposal::Busy,
+            (false, false) => Proposal::Ready,
         })
     }
 }

@@ -7,7 +7,8 @@ use crate::engine::{Addr, Rank};
 
 use super::segment::{Step, SystemError};
 
-/// What the set-up of a window needs of the host. Blocking, collective over the window's processes.
+/// What the set-up of a window needs from the host. The calls block, and are collective over the
+/// window's processes.
 pub trait Bootstrap {
     /// Rank of this process in the window.
     fn rank(&self) -> Rank;
@@ -15,11 +16,11 @@ pub trait Bootstrap {
     fn size(&self) -> u32;
     /// Gathers `mine`, equally long in every process, into `all` in rank order.
     fn allgather(&mut self, mine: &[u8], all: &mut [u8]);
-    /// Called after the first allgather: false if all processes have agreed not to make the window.
+    /// Called after the first allgather. False if all processes have agreed not to make the window.
     fn goes_on(&self) -> bool {
         true
     }
-    /// Waits until `done` returns true, which the other processes bring about by themselves.
+    /// Waits until `done` returns true. Other processes make it true without this one's help.
     fn wait(&mut self, done: &mut dyn FnMut() -> bool) {
         while !done() {
             std::thread::yield_now();
@@ -83,7 +84,7 @@ pub(super) struct BootstrapRecord {
     pub(super) node: NodeId,
     pub(super) pid: i32,
     pub(super) kind: WindowKind,
-    /// The memory of each process may begin a new page.
+    /// The memory of each process may begin at a page of its own.
     pub(super) noncontig: bool,
     /// The process may use cross-memory attach.
     pub(super) cma: bool,
@@ -94,9 +95,9 @@ pub(super) struct BootstrapRecord {
     pub(super) disp_unit: u32,
     /// Rank 0: descriptor of the segment that it has created for this window.
     pub(super) fd: i32,
-    /// Rank 0: identifies the segment if a new one is used.
+    /// Rank 0: id of the segment if the window uses a new one.
     pub(super) new_segment: u64,
-    /// Address of a word that others try to read; see [`PROBE`].
+    /// Address of a word with the value [`PROBE`].
     pub(super) probe: u64,
     /// Segment that this process has cached from an earlier window, or 0.
     pub(super) cached_segment: u64,
@@ -135,12 +136,12 @@ impl WindowKind {
     }
 }
 
-/// A node and a process namespace. Among processes with the same id, a pid names the same process,
-/// and segments can be shared.
+/// A node and a process namespace. Processes with the same id can share segments, and a pid means
+/// the same process to all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct NodeId([u64; 3]);
 
-/// Content of the word that the others try to read.
+/// Value of the word that a peer tries to read, to find out whether cross-memory attach works.
 pub(super) const PROBE: u64 = 0x6d70_6978_2d72_6d61;
 
 impl BootstrapRecord {
@@ -149,7 +150,7 @@ impl BootstrapRecord {
         1 << self.align_log2
     }
 
-    pub(super) fn encode(&self) -> [u8; RECORD_BYTES] {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let words: [u64; RECORD_WORDS] = [
             self.node.0[0],
             self.node.0[1],
@@ -167,11 +168,7 @@ impl BootstrapRecord {
             self.new_segment,
             self.error.map_or(0, encode_error),
         ];
-        let mut bytes = [0; RECORD_BYTES];
-        for (slot, word) in bytes.chunks_exact_mut(8).zip(words) {
-            slot.copy_from_slice(&word.to_ne_bytes());
-        }
-        bytes
+        words.map(u64::to_ne_bytes).concat()
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Self {
@@ -209,7 +206,7 @@ pub(super) fn decode_error(word: u64) -> Option<SystemError> {
 }
 
 /// Id of this process's node and process namespace, never all 0. Processes with equal ids can share
-/// memory. `None` if the system does not tell.
+/// memory. `None` if it cannot be read from `/proc`.
 #[must_use]
 pub fn node() -> Option<[u64; 3]> {
     node_id().ok().map(|node| node.0)
@@ -221,10 +218,7 @@ pub(super) fn node_id() -> Result<NodeId, SystemError> {
     if let Some(node) = NODE.get() {
         return Ok(*node);
     }
-    let failed = |error: io::Error| SystemError {
-        step: Step::Identity,
-        errno: error.raw_os_error().unwrap_or(libc::EIO),
-    };
+    let failed = |error: io::Error| SystemError::of(Step::Identity, &error, libc::EIO);
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(failed)?;
     let digits: String = boot.chars().filter(char::is_ascii_hexdigit).collect();
     let boot = u128::from_str_radix(&digits, 16)

@@ -57,8 +57,8 @@ struct PayloadArea(UnsafeCell<[u8; PAYLOAD]>);
 const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Channel>() == 5 * 4096 + PAYLOAD);
 
 impl Channel {
-    /// Bytes from its start that must be zeros initially.
-    pub(super) const WORDS: u64 = std::mem::offset_of!(Channel, payload) as u64;
+    /// Bytes from its start that must be zeros initially; the payload need not.
+    pub(super) const WORDS: usize = std::mem::offset_of!(Channel, payload);
 
     #[inline(always)]
     pub(super) fn words(&self) -> ChannelWords<'_> {
@@ -97,7 +97,7 @@ impl Channel {
 /// A channel while this process holds its consumer lock.
 pub(super) struct Consuming<'a> {
     channel: &'a Channel,
-    consumer: Consumer<'a>,
+    pub(super) consumer: Consumer<'a>,
 }
 
 /// A published operation, or a piece of one, that the holder of the consumer lock applies.
@@ -113,22 +113,10 @@ pub(super) struct PublishedSlot {
 }
 
 impl Consuming<'_> {
-    /// First position that has not been applied.
-    #[inline(always)]
-    pub(super) fn position(&self) -> u64 {
-        self.consumer.position()
-    }
-
-    /// Publishes to the origin that every position below `position` is applied.
-    #[inline(always)]
-    pub(super) fn advance(&mut self, position: u64) {
-        self.consumer.advance(position);
-    }
-
     /// The operation at a position that has not been applied, if it is published.
     #[inline(always)]
     pub(super) fn slot(&self, position: u64) -> Option<PublishedSlot> {
-        debug_assert!(position >= self.position());
+        debug_assert!(position >= self.consumer.position());
         let slot = self.channel.slot(position);
         let tag = published(&slot.stamp, position).map(Tag::decode)?;
         let body = slot.body.get();

@@ -1,11 +1,11 @@
 //! Operations on other processes' memory in created windows: which way each takes, who drives it.
 //!
-//! All go through the channel to their target. While the target polls, two processors work at the
+//! They go through the channel to their target. While the target polls, two processors work at the
 //! same time, and a long transfer takes about as long as one copy. The kernel's copy is slower,
-//! because it looks up every page. If the target does not poll, this process takes the target's
-//! part by cross-memory attach, where that is allowed. Long puts and gets then bypass the channel.
-//! Accumulates never do: those of one origin keep their order, and atomic operations have one path
-//! [AT-1].
+//! because it looks up every page. If the target does not poll, this process assists: it takes the
+//! target's part by cross-memory attach, where that is allowed. Long puts and gets then bypass the
+//! channel. Accumulates never do, so those of one origin keep their order, and atomic operations
+//! have only one path [AT-1].
 
 use std::cell::RefCell;
 use std::io;
@@ -17,7 +17,7 @@ use crate::sync::yield_now;
 use crate::transport::datatype::Shapes;
 
 use super::cma::{self, Direction};
-use super::cma_consumer::{CmaConsumer, CmaPeer, Consumed};
+use super::cma_consumer::{CmaConsumer, CmaPeer};
 use super::context::Context;
 use super::inbox::Inbox;
 use super::outbox::{Outbox, SHORT};
@@ -26,14 +26,14 @@ use super::regions::Regions;
 /// Idle polls before [`Channels::drive_while`] checks whether the target polls. About 1 µs.
 const IDLE_POLLS: u32 = 100;
 
-/// Such checks that find the target polling, before the operation is left to later polls.
+/// After this many checks that find the target polling, the operation is left to later polls.
 const IDLE_CHECKS: u32 = 10;
 
 /// Times that this process yields its processor to a target that was preempted while it held the
-/// consumer lock. Worth some time slices.
+/// consumer lock: several time slices.
 const YIELDS: u32 = 10_000;
 
-/// Result of taking the target's part.
+/// Result of assisting a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Assistance {
     Moved,
@@ -53,7 +53,7 @@ pub(super) struct Channels {
     outboxes: Vec<Outbox>,
     /// Indices of outboxes with operations in flight.
     active: Vec<u32>,
-    /// Next outbox to collect from, an index of `active`.
+    /// Index in `active` of the next outbox to collect from.
     cursor: usize,
     cma_consumer: CmaConsumer,
 }
@@ -84,7 +84,7 @@ impl Channels {
         let index = self.outbox_of(op.target);
         let outbox = &mut self.outboxes[index as usize];
         if op.len > SHORT as u64 {
-            return self.post_long(index, op, ticket);
+            return self.post_long(index, op, ticket, shapes);
         }
         let posted = outbox.post(op, ticket);
         if posted != Posted::NoResource {
@@ -107,15 +107,15 @@ impl Channels {
     /// without delaying the transfer, unless the target does not poll and cross-memory attach is
     /// not allowed.
     #[cold]
-    fn post_long(&mut self, index: u32, op: &Op, ticket: Ticket) -> Posted {
+    fn post_long(&mut self, index: u32, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> Posted {
         let outbox = &mut self.outboxes[index as usize];
-        let blocks = self.context.blocks;
-        let polls = &blocks.rank(op.target).polls.0;
+        let parts = self.context.parts;
+        let polls = &parts.rank(op.target).polls.0;
         let bypasses = self.cma && is_copy(op) && outbox.known_unresponsive(polls);
         if bypasses && op.notification.is_none() && self.copy(op, 0) {
             return Posted::Complete;
         }
-        if !self.outboxes[index as usize].begin_long(op, ticket) {
+        if !self.outboxes[index as usize].begin_long(op, ticket, shapes) {
             return Posted::NoResource;
         }
         self.activate(index);
@@ -127,12 +127,12 @@ impl Channels {
         self.outboxes[index as usize].posted_long(op, ticket)
     }
 
-    /// Rings the target's doorbell if it does not poll this window. Call after publishing.
+    /// Rings the target's doorbell if the target does not poll this window. Call after publishing.
     #[inline(always)]
     fn wake(&mut self, index: u32) {
         let outbox = &mut self.outboxes[index as usize];
-        let block = self.context.blocks.rank(outbox.target);
-        // The origin of a notification may never poll again.
+        let block = self.context.parts.rank(outbox.target);
+        // After a notification this process may never poll again.
         block.ring_if(if std::mem::take(&mut outbox.notified) {
             block.arm().trigger_fenced()
         } else {
@@ -140,12 +140,11 @@ impl Channels {
         });
     }
 
-    /// Starts an operation whose bytes are not one run on both sides. Drives a long one as
-    /// [`post_long`](Self::post_long) does.
+    /// Starts a shaped operation. Drives a long one as [`post_long`](Self::post_long) does.
     #[inline(never)]
     fn post_shaped(&mut self, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> Posted {
         let index = self.outbox_of(op.target);
-        if !self.outboxes[index as usize].begin_shaped(op, ticket, shapes) {
+        if !self.outboxes[index as usize].begin_long(op, ticket, shapes) {
             return Posted::NoResource;
         }
         self.activate(index);
@@ -158,8 +157,8 @@ impl Channels {
         self.outboxes[index as usize].posted_long(op, ticket)
     }
 
-    /// Drives all operations in flight until they are applied, or stop moving because a target is
-    /// busy elsewhere or cannot be assisted. True if there is something to collect.
+    /// Drives all operations in flight until they are applied or stop moving, because a target is
+    /// slow or cannot be assisted. True if there is something to collect.
     pub(super) fn drive_all(&mut self) -> bool {
         for at in 0..self.active.len() {
             self.drive_while(self.active[at], |outbox| !outbox.is_applied());
@@ -169,8 +168,8 @@ impl Channels {
 
     /// Drives an outbox while `unfinished`, or until it stops moving and cannot be assisted.
     fn drive_while(&mut self, index: u32, unfinished: impl Fn(&Outbox) -> bool) {
-        let blocks = self.context.blocks;
-        let polls = &blocks.rank(self.outboxes[index as usize].target).polls.0;
+        let parts = self.context.parts;
+        let polls = &parts.rank(self.outboxes[index as usize].target).polls.0;
         let (mut idle, mut checks_left, mut yields) = (0, IDLE_CHECKS, 0);
         while unfinished(&self.outboxes[index as usize]) {
             if self.outboxes[index as usize].drive() {
@@ -178,7 +177,7 @@ impl Channels {
                 continue;
             }
             self.wake(index);
-            // Two processes that send to each other at the same time serve each other here.
+            // Two processes that send to each other both wait here, so each must serve the other.
             self.inbox.poll(&self.context);
             idle += 1;
             let outbox = &mut self.outboxes[index as usize];
@@ -204,11 +203,11 @@ impl Channels {
         }
     }
 
-    /// Index of the outbox to `target`. It is kept in the pair's block, in a word that no other
-    /// process uses, which saves a table with an entry per process of the window.
+    /// Index of the outbox to `target`. The pair's block has it in a word that no other process
+    /// uses, which saves a table with an entry per process of the window.
     #[inline(always)]
     fn outbox_of(&mut self, target: Rank) -> u32 {
-        let index = &self.context.blocks.pair(self.context.me, target).lock_node.0.outbox_index;
+        let index = &self.context.parts.pair(self.context.me, target).lock_node.0.outbox_index;
         match index.load(Relaxed) {
             0 => self.first_contact(target),
             number => number - 1,
@@ -217,21 +216,21 @@ impl Channels {
 
     #[cold]
     fn first_contact(&mut self, target: Rank) -> u32 {
-        let Context { me, blocks, .. } = self.context;
+        let Context { me, parts, .. } = self.context;
         let index = self.outboxes.len() as u32;
-        let channel = self.context.channel(target, me);
+        let channel = parts.channel(target, me);
         // SAFETY: the channel from this process to `target`, in a segment that stays mapped as long
         // as the window. No outbox has used it, or the pair's block would have its index.
-        let outbox = unsafe { Outbox::new(target, channel, &blocks.rank(target).polls.0) };
+        let outbox = unsafe { Outbox::new(target, channel, &parts.rank(target).polls.0) };
         self.outboxes.push(outbox);
-        blocks.pair(me, target).lock_node.0.outbox_index.store(index + 1, Relaxed);
-        self.context.make_contact(target);
+        parts.pair(me, target).lock_node.0.outbox_index.store(index + 1, Relaxed);
+        parts.make_contact(me, target);
         index
     }
 
     /// Copies a put or get from byte `at` on by cross-memory attach. False if the kernel refuses.
     fn copy(&mut self, op: &Op, at: usize) -> bool {
-        let info = &self.context.blocks.rank(op.target).info.0;
+        let info = &self.context.parts.rank(op.target).info.0;
         let (there, len) = (info.memory + op.disp + at as u64, op.len as usize - at);
         let (direction, local) = match op.kind {
             OpKind::Put => (Direction::Write, op.origin.0 as *mut u8),
@@ -239,12 +238,13 @@ impl Channels {
         };
         // SAFETY: the application's buffers are valid for the operation's length until it completes
         // [EP-8]; the caller has checked the target bytes against the target's window.
-        let copied =
-            unsafe { cma::transfer(direction, info.pid, local.wrapping_add(at), there, len) };
+        let copied = unsafe {
+            cma::transfer(direction, info.process.pid, local.wrapping_add(at), there, len)
+        };
         copied.inspect_err(|error| self.disable_cma(error)).is_ok()
     }
 
-    /// Uses only the channels from now on.
+    /// From now on, uses only the channels.
     #[cold]
     fn disable_cma(&mut self, error: &io::Error) {
         if std::mem::replace(&mut self.cma, false) {
@@ -254,7 +254,7 @@ impl Channels {
         }
     }
 
-    /// Applies operations that arrived, collects those that were applied elsewhere, sends what
+    /// Applies the operations of others, notices which of this process's are applied, sends what
     /// waits, and assists targets that do not poll. True if anything moved.
     #[inline]
     pub(super) fn poll(&mut self) -> bool {
@@ -264,9 +264,9 @@ impl Channels {
             let outbox = &mut self.outboxes[index as usize];
             let moves = outbox.poll();
             moved |= moves;
-            let polls = &self.context.blocks.rank(outbox.target).polls.0;
+            let polls = &self.context.parts.rank(outbox.target).polls.0;
             let assists = !moves && self.cma && outbox.is_unresponsive(polls);
-            // Also if something moved, since that may have published more.
+            // Even if something moved, because the poll may have published more.
             self.wake(index);
             if assists {
                 moved |= self.assist(index) == Assistance::Moved;
@@ -279,11 +279,11 @@ impl Channels {
     #[cold]
     fn assist(&mut self, index: u32) -> Assistance {
         let outbox = &mut self.outboxes[index as usize];
-        let block = self.context.blocks.rank(outbox.target);
+        let block = self.context.parts.rank(outbox.target);
         let peer = CmaPeer { rank: outbox.target, context: &self.context };
         match self.cma_consumer.consume(outbox.channel(), outbox.tail(), peer) {
-            Ok(Consumed::All | Consumed::TagRingFull) => {}
-            Ok(Consumed::TargetBusy) => return Assistance::TargetPreempted,
+            Ok(true) => {}
+            Ok(false) => return Assistance::TargetPreempted,
             Err(error) => {
                 self.disable_cma(&error);
                 return Assistance::Nothing;
@@ -330,7 +330,7 @@ impl Channels {
     }
 }
 
-/// Whether one system call can do the whole operation.
+/// Whether the operation is a put or a get, which cross-memory attach can do without the channel.
 fn is_copy(op: &Op) -> bool {
     matches!(op.kind, OpKind::Put | OpKind::Get)
 }

@@ -18,8 +18,8 @@ pub(super) enum Direction {
 /// Transfers `len` bytes between `local` here and the address `remote` in process `pid`.
 ///
 /// # Safety
-/// `local` must be valid for `len` bytes, writable if they are read from the other process. If they
-/// are written there, the process must expect that.
+/// `local` must be valid for `len` bytes, and writable for [`Direction::Read`]. With
+/// [`Direction::Write`], the other process must expect the write.
 pub(super) unsafe fn transfer(
     direction: Direction,
     pid: i32,
@@ -45,8 +45,8 @@ fn remote_piece(base: u64, len: usize) -> iovec {
     iovec { iov_base: base as usize as *mut libc::c_void, iov_len: len }
 }
 
-/// Makes one system call, again after an interruption by a signal. Returns the number of bytes
-/// moved, never 0. The kernel silently stops at 2 GiB less a page.
+/// Makes one system call, and repeats it if a signal interrupts it. Returns the number of bytes
+/// moved, never 0. The kernel moves at most 2 GiB less a page.
 ///
 /// # Safety
 /// The local pieces must be valid for the direction.
@@ -102,8 +102,8 @@ impl Batch {
         self.count = 0;
     }
 
-    /// Adds a write of `len` bytes from `local` here to `remote` there. It replaces the operation
-    /// before if that writes the same bytes.
+    /// Adds a write of `len` bytes from `local` here to `remote` there. Replaces the write before
+    /// it if that one is to the same bytes.
     pub(super) fn push_over(&mut self, local: *mut u8, remote: u64, len: usize) {
         match self.pieces.last_mut() {
             Some(last) if last.remote == remote && last.len == len => {
@@ -119,21 +119,18 @@ impl Batch {
         self.push_part(local, remote, len, true);
     }
 
-    /// Adds a part of an operation. `last` ends it.
+    /// Adds a part of an operation. `last`: its last part.
     pub(super) fn push_part(&mut self, local: *mut u8, remote: u64, len: usize, last: bool) {
         self.count += usize::from(last);
         self.pieces.push(Piece { local, remote, len, upto: self.count });
     }
 
-    /// Transfers all pieces. An error includes the number of operations that were done completely.
+    /// Transfers all pieces. Returns the number of operations that were done completely, and the
+    /// error that kept it from doing the others.
     ///
     /// # Safety
     /// The local pieces must be valid for the direction.
-    pub(super) unsafe fn run(
-        &mut self,
-        way: Direction,
-        pid: i32,
-    ) -> Result<(), (usize, io::Error)> {
+    pub(super) unsafe fn run(&mut self, way: Direction, pid: i32) -> (usize, io::Result<()>) {
         let mut next = 0;
         while next < self.pieces.len() {
             self.build_vectors(next);
@@ -142,11 +139,11 @@ impl Batch {
                 Ok(moved) => next = self.skip(next, moved),
                 Err(error) => {
                     let done = next.checked_sub(1).map_or(0, |last| self.pieces[last].upto);
-                    return Err((done, error));
+                    return (done, Err(error));
                 }
             }
         }
-        Ok(())
+        (self.count, Ok(()))
     }
 
     /// Builds the vectors of the next call, from piece `next` on.
@@ -230,13 +227,13 @@ mod tests {
             );
         }
         // SAFETY: every local piece lies in `from`, and every remote one in `to` of this process.
-        unsafe { batch.run(Direction::Write, std::process::id() as i32) }.unwrap();
+        let (whole, result) = unsafe { batch.run(Direction::Write, std::process::id() as i32) };
+        assert!(whole == 3000 && result.is_ok());
         assert_eq!(from, to);
         batch.clear();
         batch.push(to.as_mut_ptr(), 8, 4);
         // SAFETY: the local piece is valid. The kernel reports that address 8 is not mapped.
-        let (whole, error) =
-            unsafe { batch.run(Direction::Read, std::process::id() as i32) }.unwrap_err();
-        assert_eq!((whole, error.raw_os_error()), (0, Some(libc::EFAULT)));
+        let (whole, result) = unsafe { batch.run(Direction::Read, std::process::id() as i32) };
+        assert_eq!((whole, result.unwrap_err().raw_os_error()), (0, Some(libc::EFAULT)));
     }
 }

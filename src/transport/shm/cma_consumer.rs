@@ -1,5 +1,5 @@
-//! The origin as the consumer of its own channel, by cross-memory attach. A target that computes
-//! without calling MPI therefore delays nobody.
+//! The origin as the consumer of its own channel, by cross-memory attach. So a target that computes
+//! without calling MPI delays nobody.
 
 use std::io;
 
@@ -15,7 +15,7 @@ use super::run_list::{RunList, combine_packed};
 /// Target bytes that a batch of atomic operations may read without need, to save system calls.
 const SLACK: u64 = 4096;
 
-/// The target whose part this process takes.
+/// The target in whose place this process applies operations.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CmaPeer<'a> {
     pub(super) rank: Rank,
@@ -24,12 +24,12 @@ pub(super) struct CmaPeer<'a> {
 
 impl CmaPeer<'_> {
     fn pid(self) -> i32 {
-        self.context.blocks.rank(self.rank).info.0.pid
+        self.context.parts.rank(self.rank).info.0.process.pid
     }
 
     /// Address of its window memory in its own process.
     fn base(self) -> u64 {
-        self.context.blocks.rank(self.rank).info.0.memory
+        self.context.parts.rank(self.rank).info.0.memory
     }
 }
 
@@ -40,57 +40,41 @@ pub(super) struct CmaConsumer {
     scratch: Vec<u8>,
 }
 
-/// How far [`CmaConsumer::consume`] came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Consumed {
-    /// Applied everything up to the end.
-    All,
-    /// The target holds the consumer lock.
-    TargetBusy,
-    /// The target's ring of tagged notifications is full.
-    TagRingFull,
-}
-
-/// The position after the applied operations. On error, the first that was not applied, and why.
-type Advanced = Result<u64, (u64, io::Error)>;
+/// The first position that was not applied, and the error that kept it from being applied.
+type Advanced = (u64, io::Result<()>);
 
 impl CmaConsumer {
-    /// Applies the operations of `channel` below `end`, which the caller, the origin, has
-    /// published. After an error the operations that were not applied are still in the channel.
+    /// Applies the operations of `channel` at positions below `end`. The caller must be the origin
+    /// and have published them. False if the target holds the consumer lock. Operations that were
+    /// not applied, after an error or because a ring of tagged notifications is full, stay in the
+    /// channel.
     pub(super) fn consume(
         &mut self,
         channel: &Channel,
         end: u64,
         peer: CmaPeer<'_>,
-    ) -> io::Result<Consumed> {
-        let Some(mut consuming) = channel.try_consume() else { return Ok(Consumed::TargetBusy) };
-        let mut position = consuming.position();
+    ) -> io::Result<bool> {
+        let Some(mut consuming) = channel.try_consume() else { return Ok(false) };
+        let mut position = consuming.consumer.position();
         while position < end {
             let slot = own_slot(&consuming, position);
             let tag = slot.tag;
-            let run = match tag.kind {
+            let result;
+            (position, result) = match tag.kind {
                 _ if let Some(notification) = slot.notification() => {
                     if !peer.context.notify(peer.rank, peer.context.me, notification) {
-                        return Ok(Consumed::TagRingFull);
+                        return Ok(true);
                     }
-                    Ok(position + 1)
+                    (position + 1, Ok(()))
                 }
-                OpKind::Put => self.copies(&consuming, position, end, peer, Direction::Write),
-                OpKind::Get => self.copies(&consuming, position, end, peer, Direction::Read),
+                OpKind::Put | OpKind::Get => self.copies(&consuming, position, end, peer),
                 _ if tag.has_run_list => self.scattered(&consuming, position, peer),
                 _ => self.atomics(&consuming, position, end, peer),
             };
-            let (next, error) = match run {
-                Ok(next) => (next, None),
-                Err((next, error)) => (next, Some(error)),
-            };
-            position = next;
-            consuming.advance(position);
-            if let Some(error) = error {
-                return Err(error);
-            }
+            consuming.consumer.advance(position);
+            result?;
         }
-        Ok(Consumed::All)
+        Ok(true)
     }
 
     /// Applies consecutive puts or gets from `first` on.
@@ -100,12 +84,11 @@ impl CmaConsumer {
         first: u64,
         end: u64,
         peer: CmaPeer<'_>,
-        direction: Direction,
     ) -> Advanced {
-        let kind = if direction == Direction::Write { OpKind::Put } else { OpKind::Get };
+        let kind = own_slot(consuming, first).tag.kind;
+        let direction = if kind == OpKind::Put { Direction::Write } else { Direction::Read };
         self.batch.clear();
-        let mut position = first;
-        while position < end {
+        for position in first..end {
             let PublishedSlot { tag, disp, len, data } = own_slot(consuming, position);
             if tag.kind != kind || len == 0 {
                 break;
@@ -120,14 +103,11 @@ impl CmaConsumer {
                 Direction::Write => self.batch.push_over(data, peer.base() + disp, len),
                 Direction::Read => self.batch.push(data, peer.base() + disp, len),
             }
-            position += 1;
         }
         // SAFETY: the local pieces are payloads of slots, which belong to the consumer lock's
         // holder.
-        match unsafe { self.batch.run(direction, peer.pid()) } {
-            Ok(()) => Ok(position),
-            Err((whole, error)) => Err((first + whole as u64, error)),
-        }
+        let (count, result) = unsafe { self.batch.run(direction, peer.pid()) };
+        (first + count as u64, result)
     }
 
     /// Adds a list to the batch as one operation.
@@ -150,13 +130,15 @@ impl CmaConsumer {
         let list = unsafe { RunList::read(data) };
         self.scratch.resize(len, 0);
         let packed = RunList { data: self.scratch.as_mut_ptr(), ..list };
-        let _held = peer.context.blocks.rank(peer.rank).accumulate_lock().lock();
+        let _held = peer.context.parts.rank(peer.rank).accumulate_lock().lock();
         for direction in [Direction::Read, Direction::Write] {
             self.batch.clear();
             self.push_list(packed, peer);
             // SAFETY: the local pieces lie in the scratch buffer, which has room for all data.
-            unsafe { self.batch.run(direction, peer.pid()) }
-                .map_err(|(_, error)| (position, error))?;
+            let (_, result) = unsafe { self.batch.run(direction, peer.pid()) };
+            if result.is_err() {
+                return (position, result);
+            }
             if direction == Direction::Read {
                 // SAFETY: the scratch buffer now holds the target's elements, packed; it and the
                 // list belong to this process, which holds the consumer lock.
@@ -165,7 +147,7 @@ impl CmaConsumer {
                 };
             }
         }
-        Ok(position + 1)
+        (position + 1, Ok(()))
     }
 
     /// Applies atomic operations from `first` on that lie close together: reads the target's
@@ -181,18 +163,13 @@ impl CmaConsumer {
         self.scratch.resize((to - from) as usize, 0);
         let scratch = self.scratch.as_mut_ptr();
         self.batch.clear();
-        let _held = peer.context.blocks.rank(peer.rank).accumulate_lock().lock();
+        let _held = peer.context.parts.rank(peer.rank).accumulate_lock().lock();
+        let (there, len) = (peer.base() + from, self.scratch.len());
         // SAFETY: the scratch buffer has room for the hull.
-        unsafe {
-            cma::transfer(
-                Direction::Read,
-                peer.pid(),
-                scratch,
-                peer.base() + from,
-                self.scratch.len(),
-            )
+        let read = unsafe { cma::transfer(Direction::Read, peer.pid(), scratch, there, len) };
+        if read.is_err() {
+            return (first, read);
         }
-        .map_err(|error| (first, error))?;
         for position in first..last {
             let PublishedSlot { tag, disp, len, data } = own_slot(consuming, position);
             let place = scratch.wrapping_add((disp - from) as usize);
@@ -203,13 +180,11 @@ impl CmaConsumer {
             // beside them. An element that occurs twice is written twice with its final value.
             self.batch.push_over(place, peer.base() + disp, len);
         }
-        // The same bytes were just read, so an error here means that the window's memory has been
-        // unmapped meanwhile. Only then could an operation be applied again later.
+        // The same bytes were just read, so this fails only if the window's memory has been
+        // unmapped meanwhile. Only then could an operation be applied a second time later.
         // SAFETY: all local pieces lie in the scratch buffer.
-        match unsafe { self.batch.run(Direction::Write, peer.pid()) } {
-            Ok(()) => Ok(last),
-            Err((whole, error)) => Err((first + whole as u64, error)),
-        }
+        let (count, result) = unsafe { self.batch.run(Direction::Write, peer.pid()) };
+        (first + count as u64, result)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Control words in shared memory: signals, lock words, agreements, and what ranks contribute.
+//! Control blocks: signals, lock words, agreements, and what ranks contribute. [`Parts`] has the
+//! addresses of all parts of a segment.
 //!
 //! The peer alone writes the signals of a [`PairBlock`], and the owner alone reads them [MA-1].
 //! Lock words are written by whoever takes or passes on the lock [LK-3]. A rank writes its
@@ -8,11 +9,16 @@
 use crate::engine::{LockWord, Rank};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
+use super::channel::Channel;
 use super::doorbell::Arm;
+use super::layout::{Layout, contact_words};
 use super::process::{self, MemoryFileId};
 use super::protocol::AccumulateLock;
+use super::region_table::{IN_SEGMENT, RegionEntry};
+use super::segment::Segment;
+use super::tags::{self, TagRing};
 
-/// Places its content on a cache line of its own.
+/// A value on a cache line of its own.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub(super) struct CacheLine<T>(pub(super) T);
@@ -33,19 +39,19 @@ impl Header {
     /// Bytes to clear before the segment is reused.
     pub(super) const CLEARED: usize = std::mem::offset_of!(Header, arrivals);
 
-    /// This process has cleared its part. Returns the number of arrivals when all have.
+    /// Counts this process in, once it has cleared its part. Returns the count to wait for.
     pub(super) fn arrive(&self, ranks: u32) -> u64 {
         let before = self.arrivals.0.fetch_add(1, Ordering::AcqRel);
         (before / u64::from(ranks) + 1) * u64::from(ranks)
     }
 
-    /// Whether that many have arrived. What they wrote before is visible then.
+    /// Whether `count` processes have arrived. What they wrote before is visible then.
     pub(super) fn have_arrived(&self, count: u64) -> bool {
         self.arrivals.0.load(Ordering::Acquire) >= count
     }
 }
 
-/// Sums of the proposals of all rounds that used this set.
+/// Counts of proposals, summed over all rounds that used this set.
 #[repr(C)]
 pub(super) struct AgreementRound {
     pub(super) proposals: AtomicU64,
@@ -62,18 +68,11 @@ pub(super) struct RankInfo {
     pub(super) memory: u64,
     pub(super) size: u64,
     pub(super) disp_unit: u32,
-    pub(super) pid: i32,
-    /// Its memory file, which has its doorbell, and the number of the window there. Nonce 0: it has
-    /// none, and its windows are never armed.
-    pub(super) nonce: u64,
-    pub(super) fd: i32,
+    /// Number of the window in its process, by which peers ring.
     pub(super) window: u32,
-}
-
-impl RankInfo {
-    pub(super) fn memory_file(&self) -> MemoryFileId {
-        MemoryFileId { pid: self.pid, fd: self.fd, nonce: self.nonce }
-    }
+    /// Its process, and the memory file with its doorbell. Nonce 0: it has no file, and its windows
+    /// are never armed.
+    pub(super) process: MemoryFileId,
 }
 
 /// Words of one rank.
@@ -81,7 +80,8 @@ impl RankInfo {
 pub(super) struct RankBlock {
     pub(super) info: CacheLine<RankInfo>,
     pub(super) tail: CacheLine<AtomicU64>,
-    /// On one line: the last reader looks for the writer right after it has counted itself out.
+    /// On one line, because the last reader checks for a writer right after it has counted itself
+    /// out.
     pub(super) readers: CacheLine<ReaderWords>,
     /// Word of the accumulate lock of this rank's memory [AT-1].
     accumulate_word: CacheLine<AtomicU32>,
@@ -124,7 +124,7 @@ impl RankBlock {
     pub(super) fn ring_if(&self, disarmed: bool) {
         if disarmed {
             let info = &self.info.0;
-            process::ring(info.memory_file(), info.window);
+            process::ring(info.process, info.window);
         }
     }
 }
@@ -151,11 +151,13 @@ pub(super) struct RegionTableWords {
     /// Odd while the table is being written.
     pub(super) version: AtomicU64,
     pub(super) count: AtomicU64,
-    /// Where the table is, and its capacity.
+    /// 0 while the table is in the segment. Then its offset in the process's memory file, a
+    /// multiple of a page, plus the binary logarithm of its capacity: in one word, so that readers
+    /// never combine the offset of one table with the capacity of another.
     pub(super) location: AtomicU64,
 }
 
-/// Words used only when exclusive locks and lock_alls compete.
+/// Words that only competing exclusive locks and lock_alls use.
 #[repr(C)]
 pub(super) struct IntentWords {
     pub(super) intent: AtomicU64,
@@ -201,33 +203,42 @@ const _: () = {
     assert!(size_of::<PairBlock>() == 128);
 };
 
-/// Addresses of the control blocks in a mapped segment.
+/// Addresses of the parts of a mapped segment. Its window uses only the parts that it has; see
+/// [`Layout`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ControlBlocks {
+pub(super) struct Parts {
     header: *const Header,
     ranks: *const RankBlock,
     pairs: *const PairBlock,
+    contacts: *const AtomicU64,
+    rings: *const tags::Slot,
+    regions: *const RegionEntry,
+    channels: *const Channel,
     size: usize,
 }
 
-impl ControlBlocks {
+impl Parts {
     /// # Safety
-    /// The pointers must be aligned and valid for one header, `size` ranks and `size * size` pairs
-    /// as long as the result is used. The blocks are zeros initially, and all processes access them
-    /// as atomics only.
-    pub(super) unsafe fn new(
-        header: *const Header,
-        ranks: *const RankBlock,
-        pairs: *const PairBlock,
-        size: u32,
-    ) -> Self {
-        ControlBlocks { header, ranks, pairs, size: size as usize }
+    /// `layout` must be that of the segment, for `size` processes. The parts are zeros initially,
+    /// processes access them by this transport's protocols only, and the segment stays mapped as
+    /// long as the result is used.
+    pub(super) unsafe fn new(segment: &Segment, layout: &Layout, size: u32) -> Self {
+        Parts {
+            header: segment.base().cast(),
+            ranks: segment.at(layout.ranks).cast(),
+            pairs: segment.at(layout.pairs).cast(),
+            contacts: segment.at(layout.contacts).cast(),
+            rings: segment.at(layout.rings).cast(),
+            regions: segment.at(layout.regions).cast(),
+            channels: segment.at(layout.channels).cast(),
+            size: size as usize,
+        }
     }
 
     /// The block of the window as a whole.
     #[inline(always)]
     pub(super) fn header(&self) -> &Header {
-        // SAFETY: the caller of `new` keeps the header valid.
+        // SAFETY: the caller of `new` keeps the header mapped.
         unsafe { &*self.header }
     }
 
@@ -235,7 +246,7 @@ impl ControlBlocks {
     #[inline(always)]
     pub(super) fn rank(&self, rank: Rank) -> &RankBlock {
         debug_assert!((rank as usize) < self.size);
-        // SAFETY: the caller of `new` keeps a block per rank valid, and `rank` is one of the
+        // SAFETY: the caller of `new` keeps a block per rank mapped, and `rank` is one of the
         // window's.
         unsafe { &*self.ranks.add(rank as usize) }
     }
@@ -249,10 +260,90 @@ impl ControlBlocks {
 
     #[inline(always)]
     pub(super) fn pair(&self, owner: Rank, peer: Rank) -> &PairBlock {
-        debug_assert!((owner as usize) < self.size && (peer as usize) < self.size);
-        // SAFETY: the caller of `new` keeps a block per ordered pair valid, and both are ranks of
-        // the window. The layout has checked that the number of pairs does not overflow.
-        unsafe { &*self.pairs.add(owner as usize * self.size + peer as usize) }
+        // SAFETY: the caller of `new` keeps a block per ordered pair mapped.
+        unsafe { &*self.pairs.add(self.pair_index(owner, peer)) }
+    }
+
+    /// The channel from `origin` to `target`. Channels to one target are adjacent.
+    #[inline(always)]
+    pub(super) fn channel<'a>(&self, target: Rank, origin: Rank) -> &'a Channel {
+        // SAFETY: the caller of `new` keeps a channel per ordered pair mapped. The window unmaps
+        // its segment only after it has dropped all users of its channels.
+        unsafe { &*self.channels.add(self.pair_index(target, origin)) }
+    }
+
+    /// Index of an ordered pair of ranks, which must belong to the window. The layout has checked
+    /// that the number of pairs does not overflow.
+    #[inline(always)]
+    fn pair_index(&self, first: Rank, second: Rank) -> usize {
+        debug_assert!((first as usize) < self.size && (second as usize) < self.size);
+        first as usize * self.size + second as usize
+    }
+
+    /// Bit `origin` is set once that origin has used its channel to `target`.
+    pub(super) fn contacts(&self, target: Rank) -> &[AtomicU64] {
+        let words = contact_words(self.size as u64) as usize;
+        // SAFETY: the caller of `new` keeps this many words per rank mapped.
+        unsafe { std::slice::from_raw_parts(self.contacts.add(target as usize * words), words) }
+    }
+
+    /// Registers `origin` with `target`, once. Writes the count with release after the bit; the
+    /// target reads the count before the bits.
+    pub(super) fn make_contact(&self, origin: Rank, target: Rank) {
+        self.contacts(target)[origin as usize / 64].fetch_or(1 << (origin % 64), Ordering::Relaxed);
+        self.rank(target).contacts.0.origins.fetch_add(1, Ordering::Release);
+    }
+
+    /// The ring of tagged notifications to `rank`.
+    #[inline(always)]
+    pub(super) fn ring(&self, rank: Rank) -> TagRing<'_> {
+        let block = self.rank(rank);
+        let at = rank as usize * tags::SLOTS;
+        // SAFETY: the caller of `new` keeps this many slots per rank mapped.
+        let slots = unsafe { std::slice::from_raw_parts(self.rings.add(at), tags::SLOTS) };
+        let TagWords { head, used } = &block.tags.0;
+        TagRing { tail: &block.tags_tail.0, head, used, slots }
+    }
+
+    /// The table of the memory that `rank` has attached, unless it has outgrown the segment.
+    pub(super) fn region_table(&self, rank: Rank) -> &[RegionEntry] {
+        let at = rank as usize * IN_SEGMENT;
+        // SAFETY: the caller of `new` keeps this many entries per rank mapped.
+        unsafe { std::slice::from_raw_parts(self.regions.add(at), IN_SEGMENT) }
+    }
+
+    /// Clears the part of `rank` in a segment that an earlier window has used. `created`: the
+    /// windows have channels if they have several processes.
+    ///
+    /// # Safety
+    /// No process uses the earlier window any more, and only `rank` calls this for itself, before
+    /// the processes tell each other that they have.
+    pub(super) unsafe fn clear(&self, rank: Rank, created: bool) {
+        let at = rank as usize;
+        // SAFETY: all addresses lie in parts of `rank`, which nobody else accesses now (contract),
+        // and zeros are the initial state of each part. Rank 0 clears the header for all.
+        unsafe {
+            if created && self.size > 1 {
+                for origin in 0..self.size as Rank {
+                    let word = &self.contacts(rank)[origin as usize / 64];
+                    if word.load(Ordering::Relaxed) & 1 << (origin % 64) != 0 {
+                        let channel = self.channels.add(self.pair_index(rank, origin));
+                        channel.cast_mut().cast::<u8>().write_bytes(0, Channel::WORDS);
+                    }
+                }
+                let contacts = self.contacts(rank);
+                contacts.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+            }
+            if self.size > 1 && self.rank(rank).tags_tail.0.load(Ordering::Relaxed) != 0 {
+                let ring = self.rings.add(at * tags::SLOTS);
+                ring.cast_mut().write_bytes(0, tags::SLOTS);
+            }
+            self.pairs.add(at * self.size).cast_mut().write_bytes(0, self.size);
+            self.ranks.add(at).cast_mut().write_bytes(0, 1);
+            if rank == 0 {
+                self.header.cast_mut().cast::<u8>().write_bytes(0, Header::CLEARED);
+            }
+        }
     }
 
     /// A word of the lock service.

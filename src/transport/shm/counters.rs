@@ -1,9 +1,9 @@
 //! Notification counters of a window, in a segment of their own.
 //!
-//! Each process has as many as it has asked for. A notification adds 1, after the data that it
-//! announces. The segment is replaced when the processes agree on other numbers, in three
-//! agreements: each process has published its number and has nothing in flight; rank 0 has created
-//! the segment; all have mapped it. If any step fails, the counters remain as they were.
+//! Each process asks for a number of counters. A notification adds 1 to a counter, after the data
+//! that it announces. To change the numbers, the processes replace the segment in three steps, each
+//! ended by an agreement: each process publishes its number and has nothing in flight; rank 0
+//! creates the segment; all map it. If any step fails, the counters remain as they were.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -12,11 +12,11 @@ use crate::engine::Rank;
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::{Acquire, Release};
 
-use super::control::ControlBlocks;
+use super::control::Parts;
 use super::protocol;
 use super::segment::{self, Segment, Step, SystemError};
 
-/// Largest number of counters of a process that are placed on a cache line each.
+/// A process with at most this many counters has each on a cache line of its own.
 pub const APART: u64 = 512;
 const LINE: u64 = 64;
 
@@ -49,17 +49,16 @@ struct CounterRange {
 }
 
 /// The counters of all processes, and their bytes in total. `None` if the sizes overflow.
-fn ranges(blocks: ControlBlocks, ranks: u32) -> Option<(Vec<CounterRange>, u64)> {
+fn ranges(parts: Parts, ranks: u32) -> Option<(Vec<CounterRange>, u64)> {
     let mut end = 0u64;
     let ranges = (0..ranks).map(|rank| {
-        let number = blocks.rank(rank).counter_setup.0.wanted.load(Acquire);
+        let number = parts.rank(rank).counter_setup.0.wanted.load(Acquire);
         let stride = if number <= APART { LINE } else { 8 };
         let range = CounterRange { offset: end, stride, number: u32::try_from(number).ok()? };
         end = end.checked_add(number.checked_mul(stride)?)?.checked_next_multiple_of(LINE)?;
         Some(range)
     });
-    let ranges = ranges.collect::<Option<Vec<_>>>()?;
-    Some((ranges, end))
+    Some((ranges.collect::<Option<_>>()?, end))
 }
 
 impl Counters {
@@ -78,23 +77,20 @@ impl Counters {
     }
 
     #[inline(always)]
-    fn word(&self, rank: Rank, index: u32) -> &AtomicU64 {
-        let Some(Counter(word)) = self.get(rank, index) else {
-            panic!("rank {rank} has no counter {index}")
-        };
-        word
+    fn existing(&self, rank: Rank, index: u32) -> Counter<'_> {
+        self.get(rank, index).unwrap_or_else(|| panic!("rank {rank} has no counter {index}"))
     }
 
     /// As [`Counter::raise`].
     #[inline(always)]
     pub(super) fn raise(&self, rank: Rank, index: u32) {
-        Counter(self.word(rank, index)).raise();
+        self.existing(rank, index).raise();
     }
 
-    /// Notifications that the counter has received. What was written before each is visible then.
+    /// As [`protocol::raised`].
     #[inline(always)]
     pub(super) fn sum(&self, rank: Rank, index: u32) -> u64 {
-        protocol::raised(self.word(rank, index))
+        protocol::raised(self.existing(rank, index).0)
     }
 }
 
@@ -108,38 +104,27 @@ pub(super) struct CounterSetup {
 }
 
 impl CounterSetup {
-    /// First step: publishes how many counters this process asks for.
-    pub(super) fn want(&self, blocks: ControlBlocks, me: Rank, number: u32) {
-        blocks.rank(me).counter_setup.0.wanted.store(number.into(), Release);
-    }
-
     /// Second step, when all numbers are published: rank 0 creates the segment.
-    pub(super) fn create(&mut self, blocks: ControlBlocks, me: Rank) -> Result<(), SystemError> {
+    pub(super) fn create(&mut self, parts: Parts, me: Rank) -> Result<(), SystemError> {
         if me != 0 {
             return Ok(());
         }
         let file = segment::create()?;
-        blocks.rank(0).counter_setup.0.file.store(file.as_raw_fd() as u64, Release);
+        parts.rank(0).counter_setup.0.file.store(file.as_raw_fd() as u64, Release);
         self.file = Some(file);
         Ok(())
     }
 
-    /// Third step: maps the segment, whose counters are 0. The caller must use the new counters
-    /// before it makes its proposal. A peer that has seen the last proposal may notify at once, and
-    /// this process may apply that notification while it still waits for the decision.
-    pub(super) fn map(&self, blocks: ControlBlocks, ranks: u32) -> Result<Counters, SystemError> {
+    /// Third step: maps the segment, whose counters are 0. The caller must switch to the new
+    /// counters before it proposes. A peer that has seen all proposals may notify at once, and this
+    /// process may apply that notification while it still waits for the decision.
+    pub(super) fn map(&self, parts: Parts, ranks: u32) -> Result<Counters, SystemError> {
         let overflow = SystemError { step: Step::Resize, errno: libc::EOVERFLOW };
-        let (ranges, len) = ranges(blocks, ranks).ok_or(overflow)?;
-        let first = blocks.rank(0);
-        let opened;
-        let file = match &self.file {
-            Some(file) => file,
-            None => {
-                let fd = first.counter_setup.0.file.load(Acquire) as i32;
-                opened = segment::open(first.info.0.pid, fd)?;
-                &opened
-            }
-        };
-        Ok(Counters { segment: Segment::map(file, len.max(LINE), 1)?, ranges })
+        let (ranges, len) = ranges(parts, ranks).ok_or(overflow)?;
+        let creator = parts.rank(0);
+        let fd = creator.counter_setup.0.file.load(Acquire) as i32;
+        let place = (creator.info.0.process.pid, fd);
+        let segment = Segment::map_shared(self.file.as_ref(), place, len.max(LINE), 1)?;
+        Ok(Counters { segment, ranges })
     }
 }

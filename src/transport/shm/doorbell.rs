@@ -1,25 +1,24 @@
 //! Doorbells: how a process learns which of its armed windows a peer has contacted [PR-6].
 //!
 //! A process may have thousands of windows that peers can contact at any time, by a channel or a
-//! ring of tagged notifications. If it polled them all, each wait would pay for every window. So a
-//! window without work is *armed*: nobody polls it, and its `armed` word says so. A peer that
+//! ring of tagged notifications. Polling all of them would make each wait pay for every window. So
+//! a window without work is *armed*: nobody polls it, and its `armed` word says so. A peer that
 //! publishes something for an armed window disarms it and rings the doorbell of the process, which
 //! polls that one word. UCX arms workers in the same way (`ucp_worker_arm`).
 //!
 //! # Arming
 //! The owner sets `armed`, executes a full fence, and checks once more everything that peers
-//! publish. A peer publishes, executes a full fence, and reads `armed`. Whichever fence comes
-//! second, its side sees what the other wrote, so nothing published is overlooked in an armed
-//! window. A peer that polls again until its operation is applied (a put) may omit the fence,
-//! because a later poll sees the word. One that publishes and does not poll again (a notification)
-//! may not.
+//! publish. A peer publishes, executes a full fence, and reads `armed`. The side whose fence comes
+//! second sees what the other wrote, so nothing published for an armed window is overlooked. A peer
+//! that polls until its operation is applied (a put) may omit the fence, because a later poll sees
+//! the word. A peer that publishes and may never poll again (a notification) needs the fence.
 //!
 //! # The doorbell
 //! Two levels of bits: one bit for each of [`SLOTS`] windows, and a summary with one bit for each
 //! word of those. A peer sets the window's bit before the summary's; the owner clears the summary's
-//! before the window's. So a window's bit is set without its summary only until the peer that set
-//! it sets that too. Windows whose numbers are equal modulo [`SLOTS`] share a bit, and the owner
-//! polls all of them.
+//! before the window's. So a window's bit can be set without its summary bit only for the moment
+//! between the peer's two writes. Windows whose numbers are equal modulo [`SLOTS`] share a bit, and
+//! the owner polls all of them.
 //!
 //! The types borrow their words, so that loom can run them on words of its own.
 
@@ -100,15 +99,15 @@ impl Arm<'_> {
         self.0.load(Relaxed) != 0
     }
 
-    /// For a peer that has published something and will poll again until it is applied: true if it
-    /// has disarmed the window and must ring.
+    /// For a peer that has published something and polls until it is applied: disarms the window if
+    /// it is armed. True if the peer must ring.
     #[inline(always)]
     #[must_use]
     pub fn trigger(&self) -> bool {
         self.0.load(Relaxed) != 0 && self.clear_for_peer()
     }
 
-    /// The same for a peer that does not poll again.
+    /// The same for a peer that may never poll again.
     #[inline(always)]
     #[must_use]
     pub fn trigger_fenced(&self) -> bool {
@@ -116,8 +115,8 @@ impl Arm<'_> {
         self.trigger()
     }
 
-    /// The same for a peer that has announced its publication by an atomic read-modify-write which
-    /// the owner checks when it arms. On x86-64 that instruction is already a full fence.
+    /// The same for a peer that has announced its publication by an atomic read-modify-write of a
+    /// word that the owner checks when it arms. On x86-64 that instruction is already a full fence.
     #[inline(always)]
     #[must_use]
     pub fn trigger_announced(&self) -> bool {
@@ -128,8 +127,8 @@ impl Arm<'_> {
         self.trigger()
     }
 
-    /// Of several peers one rings. The owner sees what each has published: by the doorbell, whose
-    /// release sequence starts here, or by its fence when it arms the window again.
+    /// Only one of several peers rings. The owner still sees what each has published: by the
+    /// doorbell, whose release sequence starts here, or by its fence when it arms the window again.
     #[cold]
     fn clear_for_peer(&self) -> bool {
         self.0.swap(0, AcqRel) != 0

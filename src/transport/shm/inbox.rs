@@ -15,7 +15,7 @@ use super::context::Context;
 use super::regions::Regions;
 use super::run_list::RunList;
 
-/// Channels polled in one call.
+/// Maximum number of channels polled in one call.
 const CHANNELS_PER_POLL: usize = 16;
 
 /// Bytes of a batch after which `head` is published, so that the origin continues meanwhile.
@@ -24,7 +24,7 @@ const PUBLISH_BYTES: usize = 4 * 1024;
 /// The origins that use their channel to this process, polled round robin.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    /// Number of contacts when `origins` was read.
+    /// The contact count for which `origins` was read.
     contacts: u32,
     origins: Vec<Rank>,
     cursor: usize,
@@ -41,7 +41,7 @@ impl Inbox {
     /// of each. True if there were any.
     #[inline]
     pub(super) fn poll(&mut self, context: &Context) -> bool {
-        let block = context.blocks.rank(context.me);
+        let block = context.parts.rank(context.me);
         // This process alone writes the word, so load and store suffice.
         block.polls.0.store(block.polls.0.load(Relaxed).wrapping_add(1), Relaxed);
         let contacts = block.contacts.0.origins.load(Acquire);
@@ -54,7 +54,7 @@ impl Inbox {
                 self.cursor = 0;
             }
             let origin = self.origins[self.cursor];
-            let channel = context.channel(context.me, origin);
+            let channel = context.parts.channel(context.me, origin);
             self.cursor += 1;
             if channel.has_published() {
                 moved |= serve(channel, origin, context, self.attached.as_deref());
@@ -66,21 +66,21 @@ impl Inbox {
     /// Whether an operation waits, or an origin has made contact since the last poll. Called for a
     /// window that is being armed, after the fence of [`super::doorbell`].
     pub(super) fn has_work(&self, context: &Context) -> bool {
-        let block = context.blocks.rank(context.me);
+        let block = context.parts.rank(context.me);
         block.contacts.0.origins.load(Acquire) != self.contacts
             || self
                 .origins
                 .iter()
-                .any(|origin| context.channel(context.me, *origin).has_published())
+                .any(|origin| context.parts.channel(context.me, *origin).has_published())
     }
 
-    /// Reads which origins have made contact. The caller has read `contacts` before the bits, so a
-    /// contact that the bits miss changes the count and is found later.
+    /// Reads which origins have made contact. The caller has read the count `contacts` before, so a
+    /// contact that is not yet among the bits changes the count, and a later poll finds it.
     #[cold]
     fn read_contacts(&mut self, context: &Context, contacts: u32) {
         self.contacts = contacts;
         self.origins.clear();
-        for (at, word) in (0..).zip(context.contacts(context.me)) {
+        for (at, word) in (0..).zip(context.parts.contacts(context.me)) {
             let mut bits = word.load(Acquire);
             while bits != 0 {
                 self.origins.push(at * 64 + bits.trailing_zeros());
@@ -100,14 +100,14 @@ fn serve(
     let Some(mut consuming) = channel.try_consume() else {
         return false; // The origin is applying them by cross-memory attach.
     };
-    let first = consuming.position();
+    let first = consuming.consumer.position();
     let mut position = first;
     let mut unpublished = 0;
     while position - first < SLOTS as u64 {
         let Some(slot) = consuming.slot(position) else { break };
         if let Some(notification) = slot.notification() {
             if !context.notify(context.me, origin, notification) {
-                // The ring is full. It is emptied before the next poll.
+                // The ring is full. This process empties it before the next poll.
                 break;
             }
             position += 1;
@@ -127,15 +127,15 @@ fn serve(
         position += 1;
         if unpublished >= PUBLISH_BYTES {
             unpublished = 0;
-            consuming.advance(position);
+            consuming.consumer.advance(position);
         }
     }
-    consuming.advance(position);
+    consuming.consumer.advance(position);
     position != first
 }
 
-/// Whether the target bytes of a slot are still attached. If not, the slot fetches zeros and must
-/// not be applied. The origin saw the memory attached, so the program detached it too early.
+/// Whether the target bytes of a slot are still attached. If not, the program has detached them too
+/// early, since the origin saw them attached. Then the slot fetches zeros and must not be applied.
 ///
 /// # Safety
 /// The slot is published and the caller holds the consumer lock of its channel.
@@ -173,8 +173,8 @@ unsafe fn is_attached(slot: PublishedSlot, attached: &Regions) -> bool {
 unsafe fn apply(slot: PublishedSlot, context: &Context) {
     let PublishedSlot { tag, disp, len, data } = slot;
     if tag.has_run_list {
-        // SAFETY: the payload is a list of the lock's holder, and its runs lie in the window
-        // memory.
+        // SAFETY: the payload is a run list that belongs to the holder of the consumer lock, and
+        // its runs lie in the window memory.
         unsafe { apply_list(tag, data, context) };
         return;
     }
@@ -185,9 +185,9 @@ unsafe fn apply(slot: PublishedSlot, context: &Context) {
         // SAFETY: the payload has room for `len` bytes and the window memory has them at `target`.
         OpKind::Get => unsafe { copy(target, data, len) },
         _ => {
-            // A piece of a channel is shorter than one hold of the lock may be.
+            // A slot has at most one piece, short enough for one hold of the lock.
             const _: () = assert!(super::outbox::PIECE_MAX <= LOCK_HOLD_BYTES);
-            let _held = context.blocks.rank(context.me).accumulate_lock().lock();
+            let _held = context.parts.rank(context.me).accumulate_lock().lock();
             // SAFETY: payload and `len` bytes at `target` are valid; the accumulate lock is held
             // [AT-1].
             unsafe { combine_slot(tag, data, target, len, context.foreign) };
@@ -203,13 +203,14 @@ unsafe fn apply(slot: PublishedSlot, context: &Context) {
 unsafe fn apply_list(tag: Tag, payload: *mut u8, context: &Context) {
     let combine = tag.combine(context.foreign);
     let atomic = !matches!(tag.kind, OpKind::Put | OpKind::Get);
-    let _held = atomic.then(|| context.blocks.rank(context.me).accumulate_lock().lock());
+    let _held = atomic.then(|| context.parts.rank(context.me).accumulate_lock().lock());
     // SAFETY: the list belongs to the caller, its runs lie in the window memory, and the accumulate
     // lock is held if the operation is atomic [AT-1].
     unsafe { RunList::read(payload).apply(tag.kind, &combine, context.base) };
 }
 
-/// Applies the data of an atomic operation to `target`. Fetched elements replace the data.
+/// Applies the data of an atomic operation to `target`. The elements that it fetches replace the
+/// data.
 ///
 /// # Safety
 /// `data` and `target` must be valid for the operation on `len` bytes, and nobody else may access

@@ -5,10 +5,9 @@
 //! ```
 //! Contacts, region tables and channels exist in created and dynamic windows, memory in allocated
 //! ones, and rings of tagged notifications wherever there are peers. The parts that grow with the
-//! square of the ranks are sparse: an untouched page costs nothing. Everything starts as zeros,
-//! which are the initial state of every part.
+//! square of the ranks are sparse: an untouched page uses no memory. Zeros are the initial state of
+//! every part.
 
-use std::mem::size_of;
 use std::sync::OnceLock;
 
 use super::channel::Channel;
@@ -16,7 +15,7 @@ use super::control::{Header, PairBlock, RankBlock};
 use super::region_table;
 use super::tags;
 
-/// Bytes of a page on most kernels, of which rings and channels are multiples on all kernels.
+/// Bytes of a page on most kernels. Rings and channels are whole multiples of it on all kernels.
 pub(super) const SMALL_PAGE: u64 = 4096;
 
 /// Bytes of the kernel's page: 64 KiB on some aarch64 and ppc64 kernels.
@@ -57,9 +56,9 @@ impl Placement {
 /// Byte offsets in the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// ControlBlocks of the ranks.
+    /// Control blocks of the ranks.
     pub(super) ranks: u64,
-    /// ControlBlocks of the ordered pairs (owner, peer), owner-major.
+    /// Control blocks of the ordered pairs (owner, peer), owner-major.
     pub(super) pairs: u64,
     /// Contact bits of the ranks, [`contact_words`] each.
     pub(super) contacts: u64,
@@ -76,15 +75,15 @@ pub(super) struct Layout {
     pub(super) total: u64,
 }
 
-/// Bytes of a ring: whole pages, which cost nothing until they are used.
+/// Bytes of a ring: whole pages, which use no memory until they are written.
 pub(super) const RING: u64 = (tags::SLOTS * size_of::<tags::Slot>()) as u64;
 #[cfg(not(loom))]
 const _: () = assert!(RING.is_multiple_of(SMALL_PAGE));
 
 /// Bytes of a region table in the segment. A larger table lies in its process's memory file.
-pub(super) const REGIONS: u64 = region_table::IN_SEGMENT * region_table::ENTRY;
+pub(super) const REGIONS: u64 = region_table::IN_SEGMENT as u64 * region_table::ENTRY;
 
-/// 64-bit words for one bit per rank, in whole cache lines.
+/// 64-bit words that hold one bit per rank, in whole cache lines.
 pub(super) fn contact_words(ranks: u64) -> u64 {
     ranks.div_ceil(64).next_multiple_of(8)
 }
@@ -96,7 +95,7 @@ impl Layout {
         ranks: u32,
         created: bool,
         placement: Placement,
-        memory: impl Iterator<Item = u64>,
+        mut memory: impl Iterator<Item = u64>,
     ) -> Option<Self> {
         let channels = created && ranks > 1;
         let ranks = u64::from(ranks);
@@ -108,31 +107,23 @@ impl Layout {
             Some(at)
         };
         let where_used = |used: bool, count: u64| if used { count } else { 0 };
-        // Parts begin at small pages, so that their contents do not depend on the kernel's page.
-        let rank_blocks = part(SMALL_PAGE / 8, ranks, size_of::<RankBlock>() as u64)?;
-        let pairs = part(1, pair_count, size_of::<PairBlock>() as u64)?;
-        let contacts = part(1, where_used(channels, ranks), contact_words(ranks) * 8)?;
-        let rings = part(SMALL_PAGE, where_used(ranks > 1, ranks), RING)?;
-        let regions = part(SMALL_PAGE, where_used(created, ranks), REGIONS)?;
-        let pair_bytes = size_of::<Channel>() as u64;
-        let channels_at = part(SMALL_PAGE, where_used(channels, pair_count), pair_bytes)?;
-        let memory_at = part(placement.align, 0, 0)?;
-        for size in memory {
-            part(1, 1, placement.stride(size)?)?;
-        }
-        let total = part(SMALL_PAGE, 0, 0)?;
-        // Offsets are pointer differences in every process.
-        (total <= isize::MAX as u64).then_some(Layout {
-            ranks: rank_blocks,
-            pairs,
-            contacts,
-            rings,
-            regions,
-            channels: channels_at,
-            memory: memory_at,
+        let memory = memory.try_fold(0u64, |sum, size| sum.checked_add(placement.stride(size)?))?;
+        let channel = size_of::<Channel>() as u64;
+        // Parts follow one another in this order. They begin at small pages, so that their contents
+        // do not depend on the kernel's page.
+        let layout = Layout {
+            ranks: part(SMALL_PAGE / 8, ranks, size_of::<RankBlock>() as u64)?,
+            pairs: part(1, pair_count, size_of::<PairBlock>() as u64)?,
+            contacts: part(1, where_used(channels, ranks), contact_words(ranks) * 8)?,
+            rings: part(SMALL_PAGE, where_used(ranks > 1, ranks), RING)?,
+            regions: part(SMALL_PAGE, where_used(created, ranks), REGIONS)?,
+            channels: part(SMALL_PAGE, where_used(channels, pair_count), channel)?,
+            memory: part(placement.align, 1, memory)?,
             placement,
-            total,
-        })
+            total: part(SMALL_PAGE, 0, 0)?,
+        };
+        // Offsets are pointer differences in every process.
+        (layout.total <= isize::MAX as u64).then_some(layout)
     }
 
     /// Alignment that the segment needs.

@@ -4,10 +4,10 @@
 //! and agreements (`control`, `agreement`), and the memory of allocated windows. There, put and get
 //! are copies, and atomic operations run under the target's accumulate lock (`accumulate`).
 //!
-//! The memory of created windows is the application's and cannot be mapped by others. Operations go
-//! through a `channel` per ordered pair (`protocol`). The origin's end is the `outbox`, the
-//! target's the `inbox`, and `channels` decides which way each operation goes. If a target does not
-//! poll, the origin takes its part by cross-memory attach (`cma_consumer`, `cma`).
+//! The memory of created windows belongs to the application, and other processes cannot map it.
+//! Operations go through a `channel` per ordered pair (`protocol`). The origin's end is the
+//! `outbox`, the target's the `inbox`, and `channels` decides which way each operation goes. If a
+//! target does not poll, the origin takes its part by cross-memory attach (`cma_consumer`, `cma`).
 
 use std::ffi::CStr;
 
@@ -21,9 +21,9 @@ use bootstrap::WindowKind;
 use channels::Channels;
 use context::Context;
 use counters::{CounterSetup, Counters};
-use region_table::{Attached, Tables};
+use region_table::Attached;
 use setup::MappedWindow;
-use tags::{Claimed, TagQueue, TagRings};
+use tags::{Claimed, TagQueue};
 
 mod accumulate;
 mod agreement;
@@ -85,11 +85,11 @@ pub struct ShmWindow {
     mapped: MappedWindow,
     settings: Settings,
     agreement: agreement::Agreement,
-    /// Shapes of operations that are recorded.
+    /// Shapes of operations that have not been posted.
     shapes: Shapes,
-    /// Created and dynamic windows with several processes.
+    /// Only in created and dynamic windows with several processes.
     channels: Option<Box<Channels>>,
-    /// Dynamic windows: what each process has attached.
+    /// Only in dynamic windows: what each process has attached.
     attached: Option<Box<Attached>>,
     /// Notification counters, if there are any.
     counters: Option<Box<Counters>>,
@@ -99,7 +99,7 @@ pub struct ShmWindow {
 
 // SAFETY: the raw addresses point into the shared mapping, which the window owns, and into the
 // application's window memory, which MPI lends to the library until the window is freed. Neither
-// belongs to a thread. Parts of one window only share the reference counts.
+// belongs to a thread. Only parts of the same window share its reference-counted regions.
 unsafe impl Send for ShmWindow {}
 
 impl ShmWindow {
@@ -114,31 +114,14 @@ impl ShmWindow {
         settings: Settings,
     ) -> Result<Self, SetupError> {
         let mapped = setup::set_up(boot, memory, disp_unit, settings)?;
-        let own = &mapped.blocks.rank(mapped.me).info.0;
+        let (me, size, parts) = (mapped.me, mapped.size, mapped.parts);
+        let own = parts.rank(me).info.0.memory;
         let allocated = mapped.kind.in_segment();
-        let base = match allocated {
-            true => mapped.segment.at(own.memory),
-            false => own.memory as usize as *mut u8,
-        };
-        let (me, size, blocks) = (mapped.me, mapped.size, mapped.blocks);
-        let (segment, layout) = (&mapped.segment, &mapped.layout);
-        let attached = (mapped.kind == WindowKind::Dynamic).then(|| {
-            // SAFETY: the layout of a dynamic window has a table per rank here, and the window
-            // keeps the segment mapped as long as it has the tables.
-            let tables = unsafe { Tables::new(segment.at(layout.regions)) };
-            Box::new(Attached::new(blocks, tables, me))
-        });
-        // SAFETY: the layout has a ring per rank here if there are several ranks, and else only the
-        // blocks are used. The window keeps the segment mapped as long as it has the rings.
-        let rings = unsafe { TagRings::new(blocks, segment.at(layout.rings).cast()) };
+        let base = if allocated { mapped.segment.at(own) } else { own as usize as *mut u8 };
+        let attached =
+            (mapped.kind == WindowKind::Dynamic).then(|| Box::new(Attached::new(parts, me)));
         let channels = (!allocated && size > 1).then(|| {
-            let contacts = segment.at(layout.contacts).cast();
-            let channels = segment.at(layout.channels).cast();
-            let foreign = settings.foreign_reduce;
-            // SAFETY: the layout of a created window with several ranks has these parts, and the
-            // window keeps them mapped as long as it has the channels. `base` is its own memory.
-            let context =
-                unsafe { Context::new(rings, contacts, channels, me, size, base, foreign) };
+            let context = Context::new(parts, me, base, settings.foreign_reduce);
             let own = attached.as_deref().map(Attached::own);
             Box::new(Channels::new(context, mapped.cma, own))
         });
@@ -153,7 +136,7 @@ impl ShmWindow {
             attached,
             counters: None,
             counter_setup: CounterSetup::default(),
-            tags: TagQueue::new((size > 1).then_some(rings), me, size),
+            tags: TagQueue::new((size > 1).then_some(parts), me, size),
             mapped,
         })
     }
@@ -164,15 +147,15 @@ impl ShmWindow {
         self.mapped.release();
     }
 
-    /// Drives the operations in flight until they are applied or stop moving, and takes the part of
-    /// targets that do not poll. About one round trip, bounded. For calls that close an epoch or
-    /// start a flush, since the application may compute for long afterwards and the *done* should
-    /// not wait for the next call [PR-3]. True if [`Port::next_finished`] has something now.
+    /// Drives the operations in flight until they are applied or stop moving, and assists targets
+    /// that do not poll. Takes about one round trip, and is bounded. For calls that close an epoch
+    /// or start a flush: the application may compute for long afterwards, and the *done* should not
+    /// wait for its next call [PR-3]. True if [`Port::next_finished`] has something now.
     pub fn flush_and_poll(&mut self) -> bool {
         self.channels.as_mut().is_some_and(|channels| channels.drive_all())
     }
 
-    /// Adds the shape of an operation about to be issued. It lives until the operation ends.
+    /// Stores the shape of an operation about to be issued, until the operation ends.
     #[inline]
     pub fn add_shape(&mut self, shape: Shape) -> Shaped {
         self.shapes.add(shape)
@@ -198,13 +181,13 @@ impl ShmWindow {
     /// Bytes and displacement unit of a process's window memory.
     #[must_use]
     pub fn extent_of(&self, rank: Rank) -> (u64, u32) {
-        let info = &self.mapped.blocks.rank(rank).info.0;
+        let info = &self.mapped.parts.rank(rank).info.0;
         (info.size, info.disp_unit)
     }
 
     /// Locks this process's memory, to apply operations of processes that do not share it [LK-7].
     pub(crate) fn lock_accumulate(&self) -> protocol::AccumulateGuard<'_> {
-        self.mapped.blocks.rank(self.me).accumulate_lock().lock()
+        self.mapped.parts.rank(self.me).accumulate_lock().lock()
     }
 
     /// Whether the `len` bytes at `at` of this process's memory may be accessed: they lie in its
@@ -266,7 +249,7 @@ impl ShmWindow {
         self.allocated.then(|| (Addr(self.mapped_memory(rank) as usize), size, unit))
     }
 
-    /// Whether this process reaches the memory of `rank` by load and store. Its own it always does.
+    /// Whether this process reaches the memory of `rank` by load and store, as it does its own.
     #[must_use]
     pub fn load_store(&self, rank: Rank) -> bool {
         self.allocated || rank == self.me
@@ -278,12 +261,12 @@ impl ShmWindow {
         if !self.allocated {
             return 1;
         }
-        // In packed memory the alignment depends on the sizes before.
-        let offset = self.mapped.blocks.rank(self.me).info.0.memory;
+        // In packed memory the alignment depends on the sizes of the ranks before.
+        let offset = self.mapped.parts.rank(self.me).info.0.memory;
         self.mapped.layout.align().min(1 << offset.trailing_zeros().min(63))
     }
 
-    /// The info value that tells how operations progress while the target makes no calls.
+    /// The info value for how operations progress while the target makes no calls.
     #[must_use]
     pub fn progresses(&self) -> &'static CStr {
         match (self.allocated || self.mapped.size == 1, self.mapped.cma) {
@@ -310,14 +293,11 @@ impl ShmWindow {
     /// A counter of a process whose memory is mapped here, if it has one of this index.
     #[inline(always)]
     pub(crate) fn counter_of(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
-        self.counters
-            .as_ref()
-            .filter(|_| self.allocated)
-            .and_then(|counters| counters.get(rank, index))
+        self.counters.as_ref().filter(|_| self.allocated)?.get(rank, index)
     }
 
-    /// Adds 1 to a counter of this process on behalf of one that does not share its memory, after
-    /// everything that this process has done for it [LK-7].
+    /// Adds 1 to a counter of this process, after everything that this process has done before. For
+    /// notifications from processes that do not share its memory [LK-7].
     #[inline]
     pub(crate) fn notify_here(&self, index: u32) {
         if let Some(counters) = &self.counters {
@@ -325,25 +305,29 @@ impl ShmWindow {
         }
     }
 
-    /// Gives each process `number` notification counters of its own. Collective, in steps with an
-    /// agreement after each, to which a process that fails objects. Nobody may notify until
-    /// [`counters_made`](Self::counters_made), which follows the last step or an objection.
+    /// Gives each process the `number` of notification counters that it asks for. Collective, in
+    /// steps with an agreement after each, where a process whose step failed objects. Nobody may
+    /// notify until [`counters_made`](Self::counters_made), which follows the last step or an
+    /// objection.
+    ///
+    /// # Errors
+    /// A system call failed in this process, or the numbers need too much memory.
     pub fn make_counters(&mut self, step: CounterStep, number: u32) -> Result<(), SystemError> {
-        let (blocks, me) = (self.mapped.blocks, self.me);
+        let (parts, me) = (self.mapped.parts, self.me);
         match step {
             CounterStep::Want => {
-                self.counter_setup.want(blocks, me, number);
+                parts.rank(me).counter_setup.0.wanted.store(number.into(), Release);
                 Ok(())
             }
-            CounterStep::Create => self.counter_setup.create(blocks, me),
-            CounterStep::Map => self.counter_setup.map(blocks, self.mapped.size).map(|made| {
+            CounterStep::Create => self.counter_setup.create(parts, me),
+            CounterStep::Map => self.counter_setup.map(parts, self.mapped.size).map(|made| {
                 let before = self.set_counters(Some(Box::new(made)));
                 self.counter_setup.before = Some(before);
             }),
         }
     }
 
-    /// Ends [`make_counters`](Self::make_counters): with the new counters only if all agreed.
+    /// Ends [`make_counters`](Self::make_counters). Keeps the new counters only if all agreed.
     pub fn counters_made(&mut self, agreed: bool) {
         let before = std::mem::take(&mut self.counter_setup).before;
         if let Some(before) = before.filter(|_| !agreed) {
@@ -362,8 +346,8 @@ impl ShmWindow {
         before
     }
 
-    /// Claims a position for a tagged notification to a process whose memory is mapped here, to be
-    /// published after operations that are copies.
+    /// Claims a position for a tagged notification to a process whose memory is mapped here. The
+    /// caller publishes it after the copies that the notification follows.
     #[inline(always)]
     pub(crate) fn claim_tag(&self, rank: Rank, tag: u32) -> Option<Claimed<'_>> {
         if self.allocated { self.tags.claim(rank, tag) } else { None }
@@ -372,19 +356,19 @@ impl ShmWindow {
     /// The window's number in this process, by which peers ring. `None` if it has no doorbell.
     #[must_use]
     pub fn number(&self) -> Option<u32> {
-        let info = &self.mapped.blocks.rank(self.me).info.0;
-        (info.nonce != 0).then_some(info.window)
+        let info = &self.mapped.parts.rank(self.me).info.0;
+        (info.process.nonce != 0).then_some(info.window)
     }
 
     /// Whether the window is armed and no peer has contacted it since, so that nobody polls it.
     #[must_use]
     #[inline]
     pub fn is_armed(&self) -> bool {
-        self.mapped.blocks.rank(self.me).arm().is_set()
+        self.mapped.parts.rank(self.me).arm().is_set()
     }
 
-    /// Arms the window, unless something published waits or peers cannot ring. True if it is armed;
-    /// then it need not be polled until the doorbell rings.
+    /// Arms the window, unless something published waits for it or peers cannot ring. If true, it
+    /// need not be polled until the doorbell rings.
     pub fn arm(&mut self) -> bool {
         if self.mapped.size == 1 {
             // Notifications to itself must still be delivered.
@@ -393,7 +377,7 @@ impl ShmWindow {
         if self.number().is_none() {
             return false;
         }
-        let arm = self.mapped.blocks.rank(self.me).arm();
+        let arm = self.mapped.parts.rank(self.me).arm();
         arm.set();
         let has_work = self.tags.has_work()
             || self.channels.as_ref().is_some_and(|channels| channels.has_work());
@@ -405,12 +389,12 @@ impl ShmWindow {
 
     /// Starts a nonblocking agreement of all processes with this process's proposal.
     pub fn propose(&mut self, proposal: Proposal) {
-        self.agreement.propose(self.mapped.blocks.header(), proposal);
+        self.agreement.propose(self.mapped.parts.header(), proposal);
     }
 
     /// The highest proposal, once all processes have proposed; `None` before.
     pub fn decision(&mut self) -> Option<Proposal> {
-        self.agreement.decision(self.mapped.blocks.header(), self.mapped.size)
+        self.agreement.decision(self.mapped.parts.header(), self.mapped.size)
     }
 
     /// Transport name for `MPIX_RMA_LOG`: "shared memory", "shared memory + cross-memory attach" or
@@ -430,7 +414,7 @@ impl ShmWindow {
         if target == self.me {
             return self.base;
         }
-        self.mapped.segment.at(self.mapped.blocks.rank(target).info.0.memory)
+        self.mapped.segment.at(self.mapped.parts.rank(target).info.0.memory)
     }
 
     /// Completes an operation by load and store, or refuses it.
@@ -448,7 +432,7 @@ impl ShmWindow {
     fn direct_with_extras(&mut self, op: &Op) -> Posted {
         let notification = op.notification.map(Notification::kind);
         let claimed = match notification {
-            // First, because an operation that finds the ring full must not have an effect.
+            // Claim first, because an operation that finds the ring full must have no effect.
             Some(NotificationKind::Tag(tag)) if op.target != self.me => {
                 self.tags.prepare();
                 match self.tags.claim(op.target, tag) {
@@ -515,7 +499,7 @@ impl ShmWindow {
                 datatype::transfer(there, target, to, result)
             },
             _ => {
-                let lock = self.mapped.blocks.rank(op.target).accumulate_lock();
+                let lock = self.mapped.parts.rank(op.target).accumulate_lock();
                 let input = origin.as_ref().map(|side| (from, side));
                 let output = result.as_ref().map(|side| (to, side));
                 // SAFETY: the sides are checked and valid as for a put; the callee accesses the
@@ -537,7 +521,7 @@ impl ShmWindow {
     #[inline(always)]
     fn apply_atomic(&self, op: &Op, target: *mut u8) {
         let (origin, result) = (op.origin.0 as *const u8, op.result.0 as *mut u8);
-        let lock = self.mapped.blocks.rank(op.target).accumulate_lock();
+        let lock = self.mapped.parts.rank(op.target).accumulate_lock();
         let len = op.len as usize;
         let combine = self.combine(op);
         // SAFETY: the caller has checked the target bytes, and the application keeps the buffers
@@ -573,7 +557,7 @@ impl LockMemory for ShmWindow {
 
     #[inline(always)]
     fn atomic(&mut self, home: Rank, word: LockWord, access: Atomic, _: LockTicket) -> Answer {
-        let word = self.mapped.blocks.lock_word(home, word);
+        let word = self.mapped.parts.lock_word(home, word);
         Answer::Now(match access {
             Atomic::Load => word.load(Acquire),
             Atomic::Store(value) => {
@@ -592,7 +576,7 @@ impl LockMemory for ShmWindow {
 
     #[inline(always)]
     fn look(&mut self, word: LockWord) -> u64 {
-        self.mapped.blocks.lock_word(self.me, word).load(Acquire)
+        self.mapped.parts.lock_word(self.me, word).load(Acquire)
     }
 }
 
@@ -611,13 +595,13 @@ impl Port for ShmWindow {
     /// them. This release makes them visible to whoever acquires the signal.
     #[inline]
     fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
-        self.mapped.blocks.pair(peer, self.me).signals.0[word as usize].store(value, Release);
+        self.mapped.parts.pair(peer, self.me).signals.0[word as usize].store(value, Release);
         Ok(())
     }
 
     #[inline]
     fn observe(&mut self, peer: Rank, word: Word) -> u64 {
-        self.mapped.blocks.pair(self.me, peer).signals.0[word as usize].load(Acquire)
+        self.mapped.parts.pair(self.me, peer).signals.0[word as usize].load(Acquire)
     }
 
     #[inline]
@@ -632,17 +616,11 @@ impl Port for ShmWindow {
 
     #[inline]
     fn poll(&mut self) -> bool {
-        match &mut self.channels {
-            Some(channels) => channels.poll(),
-            None => false,
-        }
+        self.channels.as_mut().is_some_and(|channels| channels.poll())
     }
 
     #[inline]
     fn next_finished(&mut self) -> Option<(Ticket, Stage)> {
-        match &mut self.channels {
-            Some(channels) => channels.next_finished(),
-            None => None,
-        }
+        self.channels.as_mut()?.next_finished()
     }
 }

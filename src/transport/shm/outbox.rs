@@ -13,7 +13,7 @@ use super::channel::{Channel, IN_SLOT, INLINE, PAYLOAD, SLOTS, Tag};
 use super::protocol::publish;
 use super::run_list::{self, RUNS_MAX, RunList, StridedRun};
 
-/// Bytes up to which an operation is sent in one slot. A second slot would not pay.
+/// Longest operation, in bytes, that is sent in one slot. For these, a second slot does not pay.
 pub(super) const SHORT: usize = 8 * 1024;
 
 /// Bytes of one piece of a long operation, depending on its length: long enough to hide the cost of
@@ -21,40 +21,29 @@ pub(super) const SHORT: usize = 8 * 1024;
 pub(super) const PIECE_MIN: usize = 4 * 1024;
 pub(super) const PIECE_MAX: usize = 16 * 1024;
 
-/// Polls with an unmoved head before the outbox checks whether the target polls. A poll takes 10 to
-/// 20 ns; a target in the middle of its own work needs a few hundred.
+/// Polls that find the head unmoved before the outbox checks whether the target polls. A poll takes
+/// 10 to 20 ns; a target that does some work between its polls needs a few hundred.
 const STALL_POLLS: u32 = 64;
 
 /// What the origin remembers of one slot that it has sent.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct SentSlot {
-    /// Destination of the results, or null.
+    /// Where to copy the results, or null.
     result: *mut u8,
-    /// Their source.
+    /// Where the results are.
     data: *const u8,
-    /// Their bytes.
+    /// Bytes of the results.
     len: u32,
-    /// The operation that reaches a stage with this slot.
+    /// The operation that reaches a stage when this slot is applied, and the stage.
     ends: Option<(Ticket, Stage)>,
     /// The slot has the last of the operation's data.
     has_last: bool,
-    /// End of the slot's payload: the payload area is free up to here once the slot is.
+    /// End of the slot's payload. When the slot is freed, so is the payload area up to here.
     payload_end: u64,
     /// The operation's shape, if any, and the offset of the slot's first byte in its data.
     shape: Option<Shaped>,
     from: u64,
 }
-
-const UNUSED: SentSlot = SentSlot {
-    result: std::ptr::null_mut(),
-    data: std::ptr::null(),
-    len: 0,
-    ends: None,
-    has_last: false,
-    payload_end: 0,
-    shape: None,
-    from: 0,
-};
 
 /// A long operation that is being sent in pieces. Its notification, if it has one, comes last.
 #[derive(Clone, Copy, Debug)]
@@ -68,9 +57,9 @@ struct LongOp {
 /// The origin's end of the channel to one target.
 ///
 /// [`post`](Self::post) and [`begin_long`](Self::begin_long) send. [`poll`](Self::poll) notices
-/// what was applied and sends what waits. [`next_finished`](Self::next_finished) collects. At most
-/// one long operation waits; later ones are refused until it is sent, which also keeps accumulates
-/// in order.
+/// what was applied and continues the long operation. [`next_finished`](Self::next_finished)
+/// collects. At most one long operation waits. Until it is sent, all others are refused, which also
+/// keeps accumulates in order.
 #[derive(Debug)]
 pub(super) struct Outbox {
     pub(super) target: Rank,
@@ -79,39 +68,39 @@ pub(super) struct Outbox {
     tail: u64,
     /// Positions below are applied.
     applied: u64,
-    /// Positions below are collected, and their slots are free.
+    /// Positions below are collected: their results are copied out and their slots are free.
     collected: u64,
-    /// Bytes of the payload area that slots have taken (skipped ones included), and returned.
+    /// Payload bytes that slots have taken (with those skipped at the end of the area), and freed.
     payload_tail: u64,
     payload_head: u64,
     slots: Box<[SentSlot; SLOTS]>,
     long: Option<LongOp>,
-    /// A long operation that has been sent completely and not yet been reported.
+    /// A long operation that has been sent completely and is yet to be reported as local.
     long_sent: Option<Ticket>,
-    /// Operations collected to make room and not yet reported; at most [`UNREPORTED_MAX`].
+    /// Operations collected to make room and yet to be reported; at most [`UNREPORTED_MAX`].
     finished: VecDeque<(Ticket, Stage)>,
     stall: StallDetector,
-    /// Shapes of operations that were begun.
+    /// Shapes of operations in flight.
     shapes: Shapes,
-    /// Run list of the slot that is being filled; kept for its allocation.
+    /// Run list of the slot that is being filled, kept here to reuse its allocation.
     entries: Vec<StridedRun>,
-    /// Listed among the outboxes with operations in flight.
+    /// In the list of outboxes with operations in flight.
     pub(super) active: bool,
-    /// A notification was sent since the target's doorbell was last looked at.
+    /// A notification was sent since the last check whether to ring the target's doorbell.
     pub(super) notified: bool,
 }
 
-/// Operations that may be collected before they are reported.
+/// Maximum number of operations that are collected before they are reported.
 const UNREPORTED_MAX: usize = SLOTS;
 
-/// Tells a target that does not poll from one that is slow.
+/// Distinguishes a target that does not poll from one that is slow.
 #[derive(Clone, Copy, Debug)]
 struct StallDetector {
     /// Polls of this outbox since the head moved.
     stalled: u32,
-    /// Such polls before the target's poll count is compared.
+    /// Value of `stalled` at which the target's poll count is checked.
     limit: u32,
-    /// The target's poll count when it was last compared.
+    /// The target's poll count at the last check.
     target_polls: u32,
 }
 
@@ -128,7 +117,7 @@ impl Outbox {
             collected: 0,
             payload_tail: 0,
             payload_head: 0,
-            slots: Box::new([UNUSED; SLOTS]),
+            slots: Box::new([SentSlot::default(); SLOTS]),
             long: None,
             long_sent: None,
             finished: VecDeque::with_capacity(UNREPORTED_MAX),
@@ -187,7 +176,7 @@ impl Outbox {
         }
     }
 
-    /// Sends when the channel was full at the last poll.
+    /// Polls and tries again, since the channel was full at the last poll.
     #[cold]
     fn send_late(&mut self, op: &Op, ticket: Ticket) -> bool {
         self.poll();
@@ -205,23 +194,15 @@ impl Outbox {
             && self.send_notification(notification, ticket)
     }
 
-    /// Begins a long operation, unless another one waits. [`drive`](Self::drive) sends it.
-    pub(super) fn begin_long(&mut self, op: &Op, ticket: Ticket) -> bool {
+    /// Begins a long or shaped operation, unless another one waits. Moves its shape here from
+    /// `shapes`. [`drive`](Self::drive) sends it.
+    pub(super) fn begin_long(&mut self, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> bool {
         if self.long.is_some() || self.long_sent.is_some() {
             return false;
         }
-        self.long = Some(LongOp { op: *op, ticket, at: 0 });
+        let shape = op.shape.map(|shape| self.shapes.add(shapes.take(shape)));
+        self.long = Some(LongOp { op: Op { shape, ..*op }, ticket, at: 0 });
         true
-    }
-
-    /// As [`begin_long`](Self::begin_long). Takes the shape over from `shapes`.
-    pub(super) fn begin_shaped(&mut self, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> bool {
-        let Some(shape) = op.shape.filter(|_| self.long.is_none() && self.long_sent.is_none())
-        else {
-            return false;
-        };
-        let shape = self.shapes.add(shapes.take(shape));
-        self.begin_long(&Op { shape: Some(shape), ..*op }, ticket)
     }
 
     /// Sends what fits, and frees slots that were applied. True if anything moved.
@@ -238,14 +219,14 @@ impl Outbox {
         self.long.as_ref().map(|long| (&long.op, long.at))
     }
 
-    /// The caller has transferred the rest of the long operation that waits.
+    /// Ends the long operation that waits, whose remaining data the caller has transferred.
     pub(super) fn finish_long(&mut self) {
         let Some(LongOp { op, ticket, at }) = self.long.take() else { return };
         if op.notification.is_some() {
             self.long = Some(LongOp { op, ticket, at: op.len as usize });
             self.send_long();
         } else if at > 0 && self.collected < self.tail {
-            // Its pieces were the last ones sent, so it ends with them.
+            // Its pieces were sent last, so the newest slot ends it.
             self.slots[(self.tail - 1) as usize % SLOTS].ends = Some((ticket, Stage::Remote));
             if !has_result(&op) {
                 self.long_sent = Some(ticket);
@@ -255,7 +236,7 @@ impl Outbox {
         }
     }
 
-    /// The result for the long operation that was begun last, after it was driven for a while.
+    /// What to return for the long operation that was begun last, after driving it for a while.
     pub(super) fn posted_long(&mut self, op: &Op, ticket: Ticket) -> Posted {
         if self.finished.back() == Some(&(ticket, Stage::Remote)) {
             while self.finished.pop_back_if(|(other, _)| *other == ticket).is_some() {}
@@ -362,7 +343,7 @@ impl Outbox {
         true
     }
 
-    /// Publishes the slot at the tail, which is filled with the data of `op` from byte `at` on.
+    /// Publishes the slot at the tail: `part` bytes of the data of `op`, from byte `at` on.
     #[inline(always)]
     fn publish(
         &mut self,
@@ -394,8 +375,8 @@ impl Outbox {
         self.tail += 1;
     }
 
-    /// Fills and publishes one slot with the data of a shaped operation from byte `at` on, at most
-    /// `most` bytes. Returns the number of bytes; 0 if there is no room. If `most` is a multiple of
+    /// Fills and publishes one slot with at most `most` bytes of the data of a shaped operation,
+    /// from byte `at` on. Returns their number; 0 if there is no room. If `most` is a multiple of
     /// the element size, so is the result.
     fn send_shaped(
         &mut self,
@@ -457,7 +438,7 @@ impl Outbox {
     #[inline]
     fn reserve(&mut self, need: usize) -> Option<u32> {
         if self.collected == self.tail {
-            // Nothing is in flight: start over with the same bytes, which are in the caches.
+            // Nothing is in flight: reuse the same bytes, which are in the caches.
             (self.payload_tail, self.payload_head) = (0, 0);
         }
         let mut start = self.payload_tail;
@@ -490,7 +471,7 @@ impl Outbox {
         true
     }
 
-    /// Collects applied slots before the caller asks for them, to free their memory.
+    /// Collects applied slots before the caller asks for them, to free their payload.
     fn collect_applied(&mut self) {
         while self.collected < self.applied && self.finished.len() < UNREPORTED_MAX {
             let ends = self.oldest().ends;
@@ -581,8 +562,8 @@ impl Outbox {
     }
 }
 
-/// The stage that an operation reaches with the last of its data, unless it has reached that
-/// before.
+/// The stage that an operation reaches when the last of its data is applied. `None` for one with a
+/// notification and without results: it is local once sent, and remote with the notification.
 #[inline(always)]
 fn stage_of_data(op: &Op) -> Option<Stage> {
     match op.notification {

@@ -1,9 +1,9 @@
 //! Memory of this process that its peers on the node may map: its doorbell, and tables that have
 //! outgrown the segments of its windows.
 //!
-//! One memory file per process, created with its first window that has peers, so that no window
-//! needs a descriptor of its own. Peers map it through `/proc/<pid>/fd/<n>` when they first need
-//! it, once for all windows. The file only grows.
+//! Each process has one memory file for all its windows, so that no window needs a descriptor of
+//! its own. It creates the file with its first window that has peers. A peer maps the file through
+//! `/proc/<pid>/fd/<n>` when it first needs it, once for all windows. The file only grows.
 //!
 //! ```text
 //! doorbell, nonce | extents of whole pages
@@ -33,16 +33,11 @@ struct FirstPage {
     nonce: AtomicU64,
 }
 
-/// The first part of a process's memory file, as mapped here.
+/// The first part of a process's memory file, at least a page, as mapped here.
 #[derive(Debug)]
 pub(super) struct MappedFile(Segment);
 
 impl MappedFile {
-    /// Maps the first `len` bytes, at least a page.
-    fn map(file: &File, len: u64) -> Result<Self, SystemError> {
-        Segment::map_part(file, 0, len.max(page())).map(MappedFile)
-    }
-
     pub(super) fn segment(&self) -> &Segment {
         &self.0
     }
@@ -60,12 +55,13 @@ impl MappedFile {
 }
 
 /// Where peers find the memory file of a process.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct MemoryFileId {
     pub(super) pid: i32,
     /// Descriptor of the file in that process.
     pub(super) fd: RawFd,
-    /// Random number that tells the file from that of a later process with this pid; 0: no file.
+    /// Random number that tells the file from that of a later process with this pid. 0: no file.
     pub(super) nonce: u64,
 }
 
@@ -73,7 +69,7 @@ struct ProcessMemory {
     file: File,
     id: MemoryFileId,
     mapped: MappedFile,
-    /// Numbers given to windows.
+    /// Number of windows that have registered.
     windows: AtomicU32,
     extents: Mutex<Extents>,
 }
@@ -82,7 +78,8 @@ static PROCESS_MEMORY: OnceLock<ProcessMemory> = OnceLock::new();
 /// Held while the file is being created.
 static CREATING: Mutex<()> = Mutex::new(());
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks a mutex whose content a panic cannot leave inconsistent.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -102,11 +99,11 @@ impl ProcessMemory {
         let file = segment::create()?;
         segment::resize(&file, page())?;
         segment::seal(&file, libc::F_SEAL_SHRINK)?;
-        let mapped = MappedFile::map(&file, page())?;
+        let mapped = MappedFile(Segment::map_part(&file, 0, page())?);
         let nonce = RandomState::new().build_hasher().finish() | 1;
         mapped.first_page().nonce.store(nonce, Release);
         let id = MemoryFileId { pid: std::process::id() as i32, fd: file.as_raw_fd(), nonce };
-        let extents = Mutex::new(Extents { end: page(), free: Vec::new() });
+        let extents = Mutex::new(Extents { end: page(), free: [const { Vec::new() }; 64] });
         Ok(ProcessMemory { file, id, mapped, windows: AtomicU32::new(0), extents })
     }
 }
@@ -143,7 +140,7 @@ pub fn take_rung(rung: impl FnMut(u32)) {
 struct Extents {
     end: u64,
     /// Offsets, by the binary logarithm of the number of pages.
-    free: Vec<Vec<u64>>,
+    free: [Vec<u64>; 64],
 }
 
 /// A part of this process's memory file, mapped here. Peers may map it too.
@@ -152,7 +149,8 @@ pub(super) struct Extent {
     /// Offset in the file: a page that is not the first.
     pub(super) offset: u64,
     pub(super) segment: Segment,
-    order: u32,
+    /// Binary logarithm of its number of pages.
+    order: usize,
 }
 
 impl Extent {
@@ -161,9 +159,9 @@ impl Extent {
         let own = process_memory()?;
         let too_long = SystemError { step: Step::Resize, errno: libc::ENOMEM };
         let pages = len.div_ceil(page()).max(1).checked_next_power_of_two().ok_or(too_long)?;
-        let (order, len) = (pages.trailing_zeros(), pages.checked_mul(page()).ok_or(too_long)?);
+        let (order, len) = (pages.ilog2() as usize, pages.checked_mul(page()).ok_or(too_long)?);
         let mut extents = lock(&own.extents);
-        let offset = match extents.free.get_mut(order as usize).and_then(Vec::pop) {
+        let offset = match extents.free[order].pop() {
             Some(offset) => offset,
             None => {
                 let offset = extents.end;
@@ -195,20 +193,15 @@ impl Drop for Extent {
     }
 }
 
-fn give_back(own: &ProcessMemory, offset: u64, order: u32) {
-    let mut extents = lock(&own.extents);
-    let order = order as usize;
-    if extents.free.len() <= order {
-        extents.free.resize_with(order + 1, Vec::new);
-    }
-    extents.free[order].push(offset);
+fn give_back(own: &ProcessMemory, offset: u64, order: usize) {
+    lock(&own.extents).free[order].push(offset);
 }
 
 /// Mappings of other processes' memory files.
 struct Peers {
     /// By pid and nonce.
     mapped: HashMap<(i32, u64), Arc<MappedFile>>,
-    /// At this number of mappings, those of processes that have ended are dropped.
+    /// At this many mappings, [`map`] drops those of processes that have ended.
     limit: usize,
 }
 
@@ -216,7 +209,7 @@ static PEERS: Mutex<Option<Peers>> = Mutex::new(None);
 
 /// Mappings kept before the first search for processes that have ended.
 const LIMIT_MIN: usize = 256;
-/// Bytes of a file that are mapped at least. What is beyond its end costs addresses only.
+/// Minimum bytes to map of a file, at least a page. A mapping beyond the end only uses addresses.
 const MAPPED_MIN: u64 = 1 << 20;
 
 /// Maps at least the first `len` bytes of a process's memory file.
@@ -231,7 +224,8 @@ pub(super) fn map(id: MemoryFileId, len: u64) -> Result<Arc<MappedFile>, SystemE
         return Ok(Arc::clone(known));
     }
     let file = segment::open(id.pid, id.fd)?;
-    let mapped = Arc::new(MappedFile::map(&file, len.max(MAPPED_MIN).next_power_of_two())?);
+    let len = len.max(MAPPED_MIN).next_power_of_two();
+    let mapped = Arc::new(MappedFile(Segment::map_part(&file, 0, len)?));
     if mapped.first_page().nonce.load(Acquire) != id.nonce {
         // Another process has this pid now.
         return Err(SystemError { step: Step::Open, errno: libc::ESRCH });
@@ -245,8 +239,8 @@ pub(super) fn map(id: MemoryFileId, len: u64) -> Result<Arc<MappedFile>, SystemE
     Ok(mapped)
 }
 
-/// Rings the doorbell of a process for one of its windows. If it cannot be mapped, the process
-/// finds the operation when it next polls its armed windows in turn.
+/// Rings the doorbell of a process for one of its windows. If this process cannot map the doorbell,
+/// the other one finds the operation when it polls its armed windows in turn.
 #[cold]
 pub(super) fn ring(id: MemoryFileId, window: u32) {
     match map(id, page()) {

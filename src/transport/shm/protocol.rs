@@ -102,13 +102,13 @@ impl Drop for Consumer<'_> {
     }
 }
 
-/// Publishes the slot of `position`, whose fields are written, with 32 bits of the producer.
+/// Publishes the slot of `position`, whose fields are written, with a tag of 32 bits.
 #[inline(always)]
 pub fn publish(stamp: &AtomicU64, position: u64, tag: u32) {
     stamp.store(u64::from(expected(position)) | u64::from(tag) << 32, Release);
 }
 
-/// The producer's 32 bits, if the slot is published for `position`.
+/// The tag of the slot, if it is published for `position`.
 #[inline(always)]
 pub fn published(stamp: &AtomicU64, position: u64) -> Option<u32> {
     let word = stamp.load(Acquire);
@@ -116,25 +116,26 @@ pub fn published(stamp: &AtomicU64, position: u64) -> Option<u32> {
 }
 
 /// Low half of a published stamp. It differs from 0, the stamp of an unused slot, and from the
-/// stamp of the lap before; a slot is never further behind.
+/// stamp of the lap before. No slot has an older stamp.
 #[inline(always)]
 fn expected(position: u64) -> u32 {
     (position as u32).wrapping_add(1)
 }
 
-/// Attempts before a waiter yields its CPU, since the holder of the lock may be descheduled.
+/// Attempts before a waiter yields its CPU, because the holder of the lock may be descheduled.
 const SPINS: u32 = if cfg!(loom) { 1 } else { 200 };
 
 /// Adds 1 to a notification counter, ordered after everything that this process has written. All
 /// writes to the word are such additions, so whoever sees a later one also sees what came before
-/// this one. Consuming notifications does not write the word (the engine keeps a base), so no
-/// addition is lost.
+/// this one. Nobody resets the word (the engine subtracts what was consumed), so no addition is
+/// lost.
 #[inline(always)]
 pub fn raise(counter: &AtomicU64) {
     counter.fetch_add(1, Release);
 }
 
-/// Notifications that a counter has received. What was written before each is visible afterwards.
+/// Number of notifications that a counter has received. What was written before each of them is
+/// visible to the caller.
 #[inline(always)]
 pub fn raised(counter: &AtomicU64) -> u64 {
     counter.load(Acquire)

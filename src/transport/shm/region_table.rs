@@ -2,14 +2,14 @@
 //!
 //! Attaching is local and sends no message. Each process publishes its regions, sorted, in a table
 //! that its peers read. The origin checks an operation against its target's table before anything
-//! moves, so memory that is not attached is refused in the call, whatever the target does. A
+//! moves, so a call that accesses memory which is not attached fails, whatever the target does. A
 //! program that detaches memory while others still use it is erroneous, and only the target can
 //! notice: its inbox checks again, and drops the operation.
 //!
-//! A table has one writer, any number of readers, and a version that is odd while it is written. A
-//! reader that finds another version after reading reads again. A table begins in the window's
+//! A table has one writer, any number of readers, and a version, which is odd during a write. A
+//! reader that finds another version afterwards reads again. A table begins in the window's
 //! segment. When it outgrows its room there, it moves to its process's memory file ([`process`])
-//! with twice the capacity, so any number of regions needs no descriptor of the window's own.
+//! with twice the capacity. So no window needs a descriptor of its own for its regions.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -21,76 +21,23 @@ use crate::engine::Rank;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::{AtomicU64, fence, yield_now};
 
-use super::control::{ControlBlocks, RegionTableWords};
-use super::process::{self, Extent, MappedFile, MemoryFileId};
+use super::control::Parts;
+use super::process::{self, Extent, MappedFile};
 use super::regions::{AttachError, Region, Regions, covered};
 use super::segment::{Segment, SystemError};
 
 /// Regions for which a table in the segment has room.
-pub(super) const IN_SEGMENT: u64 = 256;
+pub(super) const IN_SEGMENT: usize = 256;
+/// Bytes of an entry.
 pub(super) const ENTRY: u64 = 16;
 
 /// A region in a table: its first byte, and the byte after its last.
-type RegionEntry = [AtomicU64; 2];
-
-/// The tables in the window's segment, in rank order.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tables(*const RegionEntry);
-
-impl Tables {
-    /// # Safety
-    /// `first` is aligned and starts [`IN_SEGMENT`] entries per rank of the window, which are
-    /// accessed as atomics only and stay mapped as long as the result is used.
-    pub(super) unsafe fn new(first: *const u8) -> Self {
-        Tables(first.cast())
-    }
-
-    fn of(&self, rank: Rank) -> &[RegionEntry] {
-        // SAFETY: the caller of `new` keeps this many entries per rank of the window mapped.
-        unsafe {
-            let first = self.0.add(rank as usize * IN_SEGMENT as usize);
-            std::slice::from_raw_parts(first, IN_SEGMENT as usize)
-        }
-    }
-}
-
-/// Where a table is. Encoded in one word, so that readers never combine the offset of one table
-/// with the capacity of another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TableLocation {
-    InSegment,
-    InMemoryFile {
-        /// From the start of the file, in bytes.
-        offset: u64,
-        /// Entries, a power of two.
-        capacity: u64,
-    },
-}
-
-impl TableLocation {
-    fn encode(self) -> u64 {
-        match self {
-            TableLocation::InSegment => 0,
-            // Offsets are multiples of a page, so the low bits are free.
-            TableLocation::InMemoryFile { offset, capacity } => {
-                offset | u64::from(capacity.trailing_zeros())
-            }
-        }
-    }
-
-    fn decode(word: u64) -> Self {
-        match word {
-            0 => TableLocation::InSegment,
-            _ => TableLocation::InMemoryFile { offset: word & !63, capacity: 1 << (word & 63) },
-        }
-    }
-}
+pub(super) type RegionEntry = [AtomicU64; 2];
 
 /// The memory that this process has attached, and the tables of its peers.
 #[derive(Debug)]
 pub(super) struct Attached {
-    blocks: ControlBlocks,
-    tables: Tables,
+    parts: Parts,
     me: Rank,
     /// Shared with this process's inbox.
     own: Rc<RefCell<Regions>>,
@@ -120,8 +67,8 @@ fn entries(segment: &Segment, offset: u64, capacity: u64) -> &[RegionEntry] {
 }
 
 impl Attached {
-    pub(super) fn new(blocks: ControlBlocks, tables: Tables, me: Rank) -> Self {
-        Attached { blocks, tables, me, own: Rc::default(), extent: None, peers: RefCell::default() }
+    pub(super) fn new(parts: Parts, me: Rank) -> Self {
+        Attached { parts, me, own: Rc::default(), extent: None, peers: RefCell::default() }
     }
 
     /// What this process has attached, for whoever applies the operations of others here.
@@ -133,19 +80,15 @@ impl Attached {
         if self.own.borrow().sorted().len() >= self.table().len() {
             self.grow()?;
         }
-        let index = self.own.borrow_mut().attach(start, len)?;
-        if let Some(index) = index {
-            self.publish(index);
-        }
+        let first = self.own.borrow_mut().attach(start, len)?;
+        self.publish(first);
         Ok(())
     }
 
     /// Detaches what was attached at this address.
     pub(super) fn detach(&mut self, start: u64) -> Result<(), AttachError> {
-        let index = self.own.borrow_mut().detach(start)?;
-        if let Some(index) = index {
-            self.publish(index);
-        }
+        let first = self.own.borrow_mut().detach(start)?;
+        self.publish(first);
         Ok(())
     }
 
@@ -157,17 +100,13 @@ impl Attached {
         if rank == self.me {
             return Ok(self.own.borrow().cover(start, len));
         }
-        let block = self.blocks.rank(rank);
-        let mut peers = self.peers.borrow_mut();
-        let (words, file) = (&block.region_table.0, block.info.0.memory_file());
-        let peer = peers.entry(rank).or_default();
-        peer.covers(words, self.tables.of(rank), file, (start, len))
+        self.peers.borrow_mut().entry(rank).or_default().covers(&self.parts, rank, start, len)
     }
 
     fn table(&self) -> &[RegionEntry] {
         match &self.extent {
             Some(extent) => entries(&extent.segment, 0, extent.segment.len() / ENTRY),
-            None => self.tables.of(self.me),
+            None => self.parts.region_table(self.me),
         }
     }
 
@@ -186,14 +125,16 @@ impl Attached {
         })?;
         // Readers of the old table find another version afterwards, and read again.
         let before = self.extent.replace(larger);
-        self.publish(0);
+        self.publish(Some(0));
         drop(before);
         Ok(())
     }
 
-    /// Writes the regions from index `first` on, and the location of the table.
-    fn publish(&mut self, first: usize) {
-        let words = &self.blocks.rank(self.me).region_table.0;
+    /// Writes the regions from index `first` on, and the location of the table. Does nothing if no
+    /// region has changed.
+    fn publish(&mut self, first: Option<usize>) {
+        let Some(first) = first else { return };
+        let words = &self.parts.rank(self.me).region_table.0;
         let version = words.version.load(Relaxed);
         words.version.store(version + 1, Relaxed);
         // The odd version is visible before any store below.
@@ -204,13 +145,9 @@ impl Attached {
             entry[0].store(region.start, Relaxed);
             entry[1].store(region.end, Relaxed);
         }
-        let location = match &self.extent {
-            Some(Extent { offset, .. }) => {
-                TableLocation::InMemoryFile { offset: *offset, capacity: table.len() as u64 }
-            }
-            None => TableLocation::InSegment,
-        };
-        words.location.store(location.encode(), Relaxed);
+        let location =
+            self.extent.as_ref().map_or(0, |extent| extent.offset | table.len().ilog2() as u64);
+        words.location.store(location, Relaxed);
         words.count.store(own.sorted().len() as u64, Relaxed);
         words.version.store(version + 2, Release);
     }
@@ -219,12 +156,13 @@ impl Attached {
 impl PeerTable {
     fn covers(
         &mut self,
-        words: &RegionTableWords,
-        in_segment: &[RegionEntry],
-        file: MemoryFileId,
-        (start, len): (u64, u64),
+        parts: &Parts,
+        rank: Rank,
+        start: u64,
+        len: u64,
     ) -> Result<bool, SystemError> {
         let Some(end) = start.checked_add(len) else { return Ok(false) };
+        let words = &parts.rank(rank).region_table.0;
         loop {
             let version = words.version.load(Acquire);
             if let Some((seen, region)) = self.last
@@ -235,8 +173,8 @@ impl PeerTable {
                 return Ok(true);
             }
             if version.is_multiple_of(2) {
-                let found = self.find(words, in_segment, file, (start, len));
-                // What was read belongs to this version if the version is still the same.
+                let found = self.find(parts, rank, start, len);
+                // All that was read belongs to this version if the version has not changed.
                 fence(Acquire);
                 if words.version.load(Relaxed) == version {
                     let found = found?;
@@ -252,24 +190,27 @@ impl PeerTable {
     /// The region or adjacent regions that cover these bytes, if the version does not change.
     fn find(
         &mut self,
-        words: &RegionTableWords,
-        in_segment: &[RegionEntry],
-        file: MemoryFileId,
-        (start, len): (u64, u64),
+        parts: &Parts,
+        rank: Rank,
+        start: u64,
+        len: u64,
     ) -> Result<Option<Region>, SystemError> {
-        let table = match TableLocation::decode(words.location.load(Relaxed)) {
-            TableLocation::InSegment => in_segment,
-            TableLocation::InMemoryFile { offset, capacity } => {
+        let block = parts.rank(rank);
+        let words = &block.region_table.0;
+        let table = match words.location.load(Relaxed) {
+            0 => parts.region_table(rank),
+            location => {
+                let (offset, capacity) = (location & !63, 1 << (location & 63));
                 let needed = offset + capacity * ENTRY;
                 if self.file.as_ref().is_none_or(|file| file.segment().len() < needed) {
-                    self.file = Some(process::map(file, needed)?);
+                    self.file = Some(process::map(block.info.0.process, needed)?);
                 }
                 let file = self.file.as_ref();
                 file.map_or(&[][..], |file| entries(file.segment(), offset, capacity))
             }
         };
         let count = (words.count.load(Relaxed) as usize).min(table.len());
-        Ok(covered(count, start, len, |at| region(&table[at])))
+        Ok(covered(&table[..count], start, len, region))
     }
 }
 
@@ -278,49 +219,28 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
     use super::*;
-    use crate::transport::shm::control::{Header, PairBlock, RankBlock, RankInfo};
+    use crate::transport::shm::control::RankInfo;
+    use crate::transport::shm::layout::{Layout, Placement};
+    use crate::transport::shm::segment;
 
-    /// Control words and tables of a window of two ranks, both of which are this process.
-    struct Words(Vec<u128>);
-
-    impl Words {
-        fn new() -> Self {
-            let bytes =
-                size_of::<Header>() + 2 * size_of::<RankBlock>() + 4 * size_of::<PairBlock>() + 64;
-            Words(vec![0; bytes.div_ceil(16) + 2 * IN_SEGMENT as usize])
+    /// The segment of a window of two ranks, both of which are this process.
+    fn window() -> (Segment, Parts) {
+        let layout = Layout::new(2, true, Placement::PAGES, std::iter::empty()).unwrap();
+        let segment = Segment::map(&segment::create().unwrap(), layout.total, 1).unwrap();
+        // SAFETY: a new segment is zeros, and the caller keeps it mapped.
+        let parts = unsafe { Parts::new(&segment, &layout, 2) };
+        let (process, window) = process::register().unwrap();
+        for rank in 0..2 {
+            let info = RankInfo { memory: 0, size: 0, disp_unit: 1, window, process };
+            parts.set_rank_info(rank, info);
         }
-
-        fn tables(&mut self) -> Tables {
-            let place = self.0.len() - 2 * IN_SEGMENT as usize;
-            // SAFETY: aligned, zeroed, long enough, and alive as long as the test uses them.
-            unsafe { Tables::new(self.0.as_mut_ptr().wrapping_add(place).cast()) }
-        }
-
-        fn blocks(&mut self) -> ControlBlocks {
-            let start = self.0.as_mut_ptr().cast::<u8>();
-            let header = start.wrapping_add(start.align_offset(64));
-            let ranks = header.wrapping_add(size_of::<Header>());
-            let pairs = ranks.wrapping_add(2 * size_of::<RankBlock>());
-            // SAFETY: aligned, zeroed, long enough, and alive as long as the test uses them.
-            let blocks =
-                unsafe { ControlBlocks::new(header.cast(), ranks.cast(), pairs.cast(), 2) };
-            let (MemoryFileId { pid, fd, nonce }, window) = process::register().unwrap();
-            for rank in 0..2 {
-                blocks.set_rank_info(
-                    rank,
-                    RankInfo { memory: 0, size: 0, disp_unit: 1, pid, nonce, fd, window },
-                );
-            }
-            blocks
-        }
+        (segment, parts)
     }
 
     #[test]
     fn peers_see_attached_regions() {
-        let mut words = Words::new();
-        let (blocks, tables) = (words.blocks(), words.tables());
-        let (mut owner, other) =
-            (Attached::new(blocks, tables, 0), Attached::new(blocks, tables, 1));
+        let (_segment, parts) = window();
+        let (mut owner, other) = (Attached::new(parts, 0), Attached::new(parts, 1));
         let covers = |who: &Attached, rank, start, len| who.covers(rank, start, len).unwrap();
         assert!(!covers(&other, 0, 1000, 1) && covers(&other, 0, 1000, 0));
         // More regions than fit the segment, in descending order.
@@ -341,23 +261,22 @@ mod tests {
     /// Regions that stay attached are always found; bytes that never are attached are never found.
     #[test]
     fn readers_during_changes_are_consistent() {
-        struct Shared(ControlBlocks, Tables);
+        struct Shared(Parts);
         // SAFETY: one thread writes the words of rank 0, by atomics; the other only reads them.
         unsafe impl Send for Shared {}
-        let mut words = Words::new();
-        let (blocks, tables) = (words.blocks(), words.tables());
-        let mut owner = Attached::new(blocks, tables, 0);
+        let (_segment, parts) = window();
+        let mut owner = Attached::new(parts, 0);
         let covers = |who: &Attached, rank, start, len| who.covers(rank, start, len).unwrap();
         for at in 0..40u64 {
             owner.attach(10_000 + at * 1000, 100).unwrap();
         }
         let over = AtomicBool::new(false);
-        let shared = Shared(blocks, tables);
+        let shared = Shared(parts);
         std::thread::scope(|scope| {
             let over = &over;
             scope.spawn(move || {
                 let shared = shared;
-                let other = Attached::new(shared.0, shared.1, 1);
+                let other = Attached::new(shared.0, 1);
                 while !over.load(SeqCst) {
                     for at in 0..40u64 {
                         assert!(covers(&other, 0, 10_000 + at * 1000, 100));
@@ -369,8 +288,9 @@ mod tests {
             for turn in 0..300u64 {
                 // The table outgrows the segment in this round.
                 if turn == 100 {
-                    (0..2 * IN_SEGMENT)
-                        .for_each(|at| owner.attach(1_000_000 + at * 10, 5).unwrap());
+                    for at in 0..2 * IN_SEGMENT as u64 {
+                        owner.attach(1_000_000 + at * 10, 5).unwrap();
+                    }
                 }
                 for at in 0..40u64 {
                     owner.attach(10_500 + (at * 7 + turn) % 40 * 1000, 100).unwrap();

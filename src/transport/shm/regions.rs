@@ -1,7 +1,7 @@
 //! The memory that a process has attached to a dynamic window.
 //!
-//! Bookkeeping only: what may be attached and detached, and whether bytes are covered.
-//! [`super::region_table`] publishes it.
+//! Bookkeeping only: checks what may be attached and detached, and whether bytes are covered.
+//! [`super::region_table`] publishes the regions to peers.
 
 /// Attached memory: its first byte, and the byte after its last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum AttachError {
     TooLong,
     /// No memory was attached at this address.
     Unknown,
-    /// The system has no memory to publish it.
+    /// No memory for a larger region table.
     NoRoom,
 }
 
@@ -67,20 +67,19 @@ impl Regions {
 
     /// Whether each of the `len` bytes at `start` is attached, in one or several adjacent regions.
     pub(crate) fn cover(&self, start: u64, len: u64) -> bool {
-        covered(self.sorted.len(), start, len, |at| self.sorted[at]).is_some()
+        covered(&self.sorted, start, len, |region| *region).is_some()
     }
 
     /// Whether each of `count` runs of `len` bytes is attached, the first at `start` and `stride`
     /// bytes apart.
     pub(crate) fn cover_runs(&self, start: u64, len: u64, stride: i64, count: u64) -> bool {
-        runs_covered(start, len, stride, count, |at| {
-            covered(self.sorted.len(), at, len, |at| self.sorted[at])
-        })
+        let lookup = |at| covered(&self.sorted, at, len, |region| *region);
+        runs_covered(start, len, stride, count, lookup)
     }
 }
 
-/// [`Regions::cover_runs`] with a `lookup` of the regions that cover a run. The runs that the same
-/// regions cover are skipped, so there is at most one lookup more than regions.
+/// [`Regions::cover_runs`], with a `lookup` that returns the regions that cover a run. Skips the
+/// other runs that the same regions cover, so it makes at most one lookup more than regions.
 fn runs_covered(
     start: u64,
     len: u64,
@@ -102,41 +101,21 @@ fn runs_covered(
     true
 }
 
-/// The one of `count` sorted regions, or the adjacent ones, that cover `len` bytes at `start`.
-pub(crate) fn covered(
-    count: usize,
+/// The one of the sorted regions, or the adjacent ones joined, that cover `len` bytes at `start`.
+pub(crate) fn covered<T>(
+    sorted: &[T],
     start: u64,
     len: u64,
-    region: impl Fn(usize) -> Region,
+    region: impl Fn(&T) -> Region,
 ) -> Option<Region> {
     let end = start.checked_add(len)?;
-    let (mut low, mut high) = (0, count);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if region(middle).end <= start {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
+    let at = sorted.partition_point(|entry| region(entry).end <= start);
+    let mut rest = sorted[at..].iter().map(&region);
+    let mut found = rest.next().filter(|first| first.start <= start)?;
+    while found.end < end {
+        found.end = rest.next().filter(|next| next.start == found.end)?.end;
     }
-    if low == count {
-        return None;
-    }
-    let mut found = region(low);
-    if found.start > start {
-        return None;
-    }
-    for at in low + 1..count {
-        if found.end >= end {
-            break;
-        }
-        let next = region(at);
-        if next.start != found.end {
-            return None;
-        }
-        found.end = next.end;
-    }
-    (found.end >= end).then_some(found)
+    Some(found)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -192,7 +171,7 @@ mod tests {
             let mut looks = 0;
             let look = |at| {
                 looks += 1;
-                covered(regions.sorted.len(), at, len, |at| regions.sorted[at])
+                covered(&regions.sorted, at, len, |region| *region)
             };
             let covered = runs_covered(start, len, stride, count, look);
             assert_eq!(covered, regions.cover_runs(start, len, stride, count));

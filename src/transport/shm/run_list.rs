@@ -23,7 +23,7 @@ pub(super) struct StridedRun {
     pub(super) count: u32,
 }
 
-/// Most entries in one slot. Together with the longest piece they take a sixth of the channel.
+/// Maximum entries in one slot. With the longest piece they take a sixth of the payload area.
 pub(super) const RUNS_MAX: usize = 256;
 
 const LINE: usize = 64;
@@ -80,7 +80,7 @@ impl<'a> RunList<'a> {
             })
     }
 
-    /// Applies an operation to memory at `base`. Fetched bytes replace the data.
+    /// Applies an operation to memory at `base`. The bytes that it fetches replace the data.
     ///
     /// # Safety
     /// All runs lie in the memory at `base`, and nobody else uses the list. For atomic operations
@@ -115,7 +115,7 @@ impl<'a> RunList<'a> {
     }
 }
 
-/// Combines a list's data with packed elements of the target, which take on their new values.
+/// Combines a list's data into `packed`, the target's elements without gaps.
 ///
 /// # Safety
 /// `packed` is as long as the data, and nobody else uses either.

@@ -34,7 +34,7 @@ impl SystemError {
     }
 
     /// `default` is the errno of an error that has none.
-    fn of(step: Step, error: &io::Error, default: i32) -> Self {
+    pub(super) fn of(step: Step, error: &io::Error, default: i32) -> Self {
         SystemError { step, errno: error.raw_os_error().unwrap_or(default) }
     }
 
@@ -43,7 +43,7 @@ impl SystemError {
     }
 }
 
-/// Steps of the set-up that can fail. Processes exchange the numbers.
+/// Steps of the set-up that can fail. Processes send each other these numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Step {
@@ -166,7 +166,7 @@ unsafe impl Sync for Segment {}
 
 impl Segment {
     /// Sets the segment's final length and maps it at a multiple of `align`, a power of two. Every
-    /// process sets the length, always to the same value, so none has to wait for the creator.
+    /// process sets the same length, so none has to wait for the creator.
     pub(super) fn map(file: &File, len: u64, align: u64) -> Result<Self, SystemError> {
         resize(file, len)?;
         seal(file, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)?;
@@ -177,8 +177,8 @@ impl Segment {
         let len = len.checked_next_multiple_of(page()).ok_or(too_long)?;
         let room =
             len.checked_add(align).filter(|room| *room <= isize::MAX as u64).ok_or(too_long)?;
-        // Reserve addresses that contain an aligned range of the length wherever they start. The
-        // rest is unmapped below.
+        // Reserve enough addresses to contain an aligned range of this length, and unmap the rest
+        // below.
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
         let found = unsafe { mmap(null_mut(), room, libc::PROT_NONE, flags, -1, 0) }?;
@@ -207,6 +207,20 @@ impl Segment {
         // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
         let base = unsafe { mmap(null_mut(), len, READ_WRITE, flags, file.as_raw_fd(), offset) }?;
         Ok(Segment { base, len: len as usize })
+    }
+
+    /// As [`map`](Self::map), for the segment that process `pid` created under descriptor `fd`.
+    /// `own`: its file, if that process is this one.
+    pub(super) fn map_shared(
+        own: Option<&File>,
+        (pid, fd): (i32, RawFd),
+        len: u64,
+        align: u64,
+    ) -> Result<Self, SystemError> {
+        match own {
+            Some(file) => Self::map(file, len, align),
+            None => Self::map(&open(pid, fd)?, len, align),
+        }
     }
 
     /// Length in bytes.

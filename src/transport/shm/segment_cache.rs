@@ -1,15 +1,15 @@
 //! Segments of ended windows, cached for the next window of the same processes. Creating a segment
-//! costs some 20 µs of system calls and page faults; reusing one less than 1 µs.
+//! takes some 20 µs of system calls and page faults; reusing one takes less than 1 µs.
 //!
-//! A process offers a cached segment only after its window there has ended. A segment is reused
-//! only if all processes of the new window offer it, so nobody still uses it. The number of
-//! processes that offer it equals the number that mapped it, so no other window can take it at the
-//! same time.
+//! A process offers a cached segment only after its own use of it has ended. A new window reuses a
+//! segment only if all its processes offer it, and they must be as many as have mapped it. So
+//! nobody still uses it, and no other window can take it at the same time.
 
 use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 
+use super::process::lock;
 use super::segment::Segment;
 
 const CACHED_MAX: usize = 4;
@@ -34,26 +34,27 @@ pub(super) struct CachedSegment {
 /// Most recently used first.
 static CACHE: Mutex<VecDeque<CachedSegment>> = Mutex::new(VecDeque::new());
 
-/// Takes the most recently used segment that fits such a window.
+/// Takes the most recently used segment that fits a window of this kind.
 pub(super) fn take(ranks: u32, allocated: bool) -> Option<CachedSegment> {
-    let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut cache = lock(&CACHE);
     let fits = |cached: &CachedSegment| cached.ranks == ranks && cached.allocated == allocated;
     let at = cache.iter().position(fits)?;
     cache.remove(at)
 }
 
-/// Caches a segment that this process no longer uses, or drops it or an older one.
+/// Caches a segment that this process no longer uses. Drops it if it is too long, or the least
+/// recently used ones if the cache is full.
 pub(super) fn put(cached: CachedSegment) {
     if cached.segment.len() <= CACHED_BYTES_MAX {
-        let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = lock(&CACHE);
         cache.push_front(cached);
         cache.truncate(CACHED_MAX);
     }
 }
 
-/// Returns a segment that other processes did not offer. Next time others are offered first.
+/// Puts back a segment that other processes did not offer. The next window is offered others first.
 pub(super) fn put_back(cached: CachedSegment) {
-    CACHE.lock().unwrap_or_else(PoisonError::into_inner).push_back(cached);
+    lock(&CACHE).push_back(cached);
 }
 
 /// An id for a new segment: the pid and a count.

@@ -1,30 +1,28 @@
 //! Collective set-up of a window.
 //!
 //! In a first allgather the processes exchange their bootstrap records (node, process, memory).
-//! Rank 0 has created the segment before, and its record has the descriptor; or all processes have
-//! cached the same segment from an earlier window ([`segment_cache`]). Then each maps the segment,
-//! or clears its part of the cached one, and writes its own block.
+//! Before that, rank 0 has created the segment, and its record has the descriptor; or all processes
+//! have cached the same segment from an earlier window ([`segment_cache`]). Then each process maps
+//! the segment, or clears its part of the cached one, and writes its own block.
 //!
-//! A second allgather tells whether that succeeded everywhere, and is the barrier after which the
-//! blocks may be read. Whatever fails, all processes see the same records and draw the same
-//! conclusion. With a cached segment nothing can fail any more. If, besides, it is known whether
+//! In a second allgather each process says whether that succeeded. It is also the barrier after
+//! which the blocks may be read. All processes see the same records, so all come to the same
+//! result. With a cached segment nothing can fail any more. If it is also known whether
 //! cross-memory attach works, a count of arrivals in the segment replaces the second allgather.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
 use crate::engine::Rank;
-use crate::sync::Ordering::Relaxed;
 use crate::transport::datatype::element::ForeignReduce;
 
 use super::bootstrap::{
     Bootstrap, BootstrapRecord, Memory, PROBE, RECORD_BYTES, WindowKind, decode_error,
     encode_error, node_id, word,
 };
-use super::channel::Channel;
 use super::cma::{self, Direction};
-use super::control::{ControlBlocks, Header, PairBlock, RankBlock, RankInfo};
-use super::layout::{Layout, Placement, RING, contact_words, page};
+use super::control::{Parts, RankInfo};
+use super::layout::{Layout, Placement, page};
 use super::process::{self, MemoryFileId};
 use super::segment::{self, Segment, Step, SystemError};
 use super::segment_cache::{self, CACHED_BYTES_MAX, CachedSegment};
@@ -42,8 +40,8 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the texts of the errors say what they mean")]
 pub enum SetupError {
-    /// [`Bootstrap::goes_on`] says so.
-    #[error("the window is not wanted")]
+    /// [`Bootstrap::goes_on`] returned false.
+    #[error("the processes agreed not to make the window")]
     Unwanted,
     #[error("the window's processes are not all on one node")]
     NotOneNode,
@@ -70,11 +68,11 @@ pub(super) struct MappedWindow {
     /// Id of the segment in the cache.
     segment_id: u64,
     pub(super) layout: Layout,
-    pub(super) blocks: ControlBlocks,
+    pub(super) parts: Parts,
     pub(super) me: Rank,
     pub(super) size: u32,
     pub(super) kind: WindowKind,
-    /// Every process may read and write the memory of every other.
+    /// Cross-memory attach works between all processes.
     pub(super) cma: bool,
 }
 
@@ -109,28 +107,27 @@ pub(super) fn set_up(
         None
     };
     record.cached_segment = offer.as_ref().map_or(0, |cached| cached.id);
-    let created = if me == 0 && offer.is_none() { record.create_segment() } else { None };
+    // Rank 0 keeps its descriptor open until the others have mapped the segment.
+    let mut file = if me == 0 && offer.is_none() { record.create_segment() } else { None };
 
     let mut bytes = vec![0; RECORD_BYTES * size as usize];
     boot.allgather(&record.encode(), &mut bytes);
     let records = || bytes.chunks_exact(RECORD_BYTES).map(BootstrapRecord::decode);
     let first = records().next().expect("a window has a process");
     let agreed = if boot.goes_on() { agree(records) } else { Err(SetupError::Unwanted) };
-    let reuse = match (offer, &agreed) {
+    let reuse = offer.and_then(|cached| {
         // All offer the same segment, so all find the same length.
-        (Some(cached), Ok(layout))
-            if records().all(|record| record.cached_segment == cached.id)
+        let fits = agreed.as_ref().is_ok_and(|layout| {
+            records().all(|record| record.cached_segment == cached.id)
                 && cached.segment.len() >= layout.total
-                && layout.align() <= page() =>
-        {
-            Some(cached)
+                && layout.align() <= page()
+        });
+        if fits {
+            return Some(cached);
         }
-        (Some(cached), _) => {
-            segment_cache::put_back(cached);
-            None
-        }
-        (None, _) => None,
-    };
+        segment_cache::put_back(cached);
+        None
+    });
     let layout = agreed?;
     // The settings of processes that were started separately may differ.
     let may_attach = records().all(|record| record.cma);
@@ -139,59 +136,74 @@ pub(super) fn set_up(
     let (segment_id, known_cma) =
         reuse.as_ref().map_or((first.new_segment, false), |cached| (cached.id, cached.cma));
     let mapped = match reuse {
-        Some(CachedSegment { segment, .. }) => {
-            let blocks = blocks_of(&segment, &layout, size);
-            clear(&segment, blocks, &layout, me, size, in_segment);
-            Ok((segment, blocks, None))
-        }
+        Some(cached) => Ok(cached.segment),
         None => {
-            let source = match first.cached_segment {
-                0 => Ok((created, first.fd)),
-                _ => late_segment(boot, &mut record),
+            let fd = match first.cached_segment {
+                0 => Ok(first.fd),
+                _ => late_segment(boot, &mut record, &mut file),
             };
-            source.and_then(|(created, fd)| map_new(created, first.pid, fd, &layout, size))
+            // Round up what may be cached, so that it can serve a slightly larger window later.
+            let len = match layout.total {
+                total if total <= CACHED_BYTES_MAX => total.next_power_of_two(),
+                total => total,
+            };
+            let align = layout.align();
+            fd.and_then(|fd| Segment::map_shared(file.as_ref(), (first.pid, fd), len, align))
         }
     };
-    if let Ok((_, blocks, _)) = &mapped {
+    let mapped = mapped.map(|segment| {
+        // SAFETY: the layout is the segment's. A new segment is zeros, and each process clears its
+        // parts of a cached one here. The window keeps the segment mapped as long as it uses them.
+        let parts = unsafe { Parts::new(&segment, &layout, size) };
+        if reused {
+            // SAFETY: the processes agreed that the earlier window has ended. The count of arrivals
+            // or the second allgather comes before any use of the new one.
+            unsafe { parts.clear(me, !in_segment) };
+        }
         let memory = match in_segment {
             true => layout.memory_after(records().take(me as usize).map(|record| record.size)),
             false => record.base,
         };
         // Nobody rings for a window of one process.
-        let (MemoryFileId { fd, nonce, .. }, window) =
-            if size > 1 { process::register() } else { None }.unwrap_or_default();
-        let (size, pid) = (record.size, record.pid);
-        blocks.set_rank_info(me, RankInfo { memory, size, disp_unit, pid, nonce, fd, window });
-    }
-    // Whether cross-memory attach works is known from an earlier window or from settings.
-    if reused && (in_segment || known_cma || !may_attach) {
-        let (segment, blocks, _) = mapped.expect("a cached segment is mapped");
-        let header = blocks.header();
-        let count = header.arrive(size);
-        boot.wait(&mut || header.have_arrived(count));
-        let cma = !in_segment && may_attach;
-        return Ok(MappedWindow { segment, segment_id, layout, blocks, me, size, kind, cma });
-    }
-    let attached = in_segment || (may_attach && (known_cma || probe_next(records, me, size)));
-    let status = match &mapped {
-        Ok(_) => u64::from(attached) * CMA_WORKS,
-        Err(error) => encode_error(*error),
+        let (file, window) = if size > 1 { process::register() } else { None }.unwrap_or_default();
+        let process = MemoryFileId { pid: record.pid, ..file };
+        let size = record.size;
+        parts.set_rank_info(me, RankInfo { memory, size, disp_unit, window, process });
+        (segment, parts)
+    });
+    let works = match &mapped {
+        // Whether cross-memory attach works is known from an earlier window or from settings.
+        Ok((_, parts)) if reused && (in_segment || known_cma || !may_attach) => {
+            let count = parts.header().arrive(size);
+            boot.wait(&mut || parts.header().have_arrived(count));
+            may_attach
+        }
+        Ok(_) => {
+            let works = in_segment || (may_attach && (known_cma || probe_next(records, me, size)));
+            confirm(boot, u64::from(works) * CMA_WORKS)?
+        }
+        Err(error) => confirm(boot, encode_error(*error))?,
     };
-    bytes.resize(8 * size as usize, 0);
-    boot.allgather(&status.to_ne_bytes(), &mut bytes);
     // Keep the probe word in place until all processes have tried to read it, which is now.
     std::hint::black_box(&probe);
+    let (segment, parts) = mapped.expect("a failure of this rank is among the statuses");
+    let cma = works && !in_segment;
+    Ok(MappedWindow { segment, segment_id, layout, parts, me, size, kind, cma })
+}
 
-    let mut cma = !in_segment;
+/// The second allgather: whether all processes have mapped the segment. If so, returns whether
+/// cross-memory attach works between all of them.
+fn confirm(boot: &mut dyn Bootstrap, status: u64) -> Result<bool, SetupError> {
+    let mut bytes = vec![0; 8 * boot.size() as usize];
+    boot.allgather(&status.to_ne_bytes(), &mut bytes);
+    let mut works = true;
     for (rank, status) in (0..).zip(bytes.chunks_exact(8).map(word)) {
         if let Some(error) = decode_error(status & !CMA_WORKS) {
             return Err(SetupError::System { rank, error });
         }
-        cma &= status & CMA_WORKS != 0;
+        works &= status & CMA_WORKS != 0;
     }
-    // All processes have mapped the segment, so rank 0 may close its descriptor here.
-    let (segment, blocks, _) = mapped.expect("a failure of this rank is among the statuses");
-    Ok(MappedWindow { segment, segment_id, layout, blocks, me, size, kind, cma })
+    Ok(works)
 }
 
 impl BootstrapRecord {
@@ -241,18 +253,19 @@ impl BootstrapRecord {
 }
 
 /// Rank 0 creates a segment after all, since its cached one cannot be used. One more allgather.
+/// Returns the descriptor in rank 0.
 fn late_segment(
     boot: &mut dyn Bootstrap,
     record: &mut BootstrapRecord,
-) -> Result<(Option<File>, i32), SystemError> {
-    let created = if boot.rank() == 0 { record.create_segment() } else { None };
+    file: &mut Option<File>,
+) -> Result<i32, SystemError> {
+    if boot.rank() == 0 {
+        *file = record.create_segment();
+    }
     let mut bytes = vec![0; RECORD_BYTES * boot.size() as usize];
     boot.allgather(&record.encode(), &mut bytes);
     let first = BootstrapRecord::decode(&bytes);
-    match first.error {
-        Some(error) => Err(error),
-        None => Ok((created, first.fd)),
-    }
+    first.error.map_or(Ok(first.fd), Err)
 }
 
 /// The layout or error that all processes derive from the records.
@@ -283,86 +296,6 @@ fn agree<I: Iterator<Item = BootstrapRecord>>(
     };
     let error = SystemError { step: Step::Resize, errno: libc::EOVERFLOW };
     Layout::new(ranks, !in_segment, placement, memory).ok_or(SetupError::System { rank: 0, error })
-}
-
-/// Maps a new segment: this process's own, or that of descriptor `fd` in process `pid`.
-fn map_new(
-    created: Option<File>,
-    pid: i32,
-    fd: i32,
-    layout: &Layout,
-    size: u32,
-) -> Result<(Segment, ControlBlocks, Option<File>), SystemError> {
-    let file = match created {
-        Some(file) => file,
-        None => segment::open(pid, fd)?,
-    };
-    // Round up what may be cached, so that it can serve a slightly larger window later.
-    let len = match layout.total {
-        total if total <= CACHED_BYTES_MAX => total.next_power_of_two(),
-        total => total,
-    };
-    let segment = Segment::map(&file, len, layout.align())?;
-    let blocks = blocks_of(&segment, layout, size);
-    // Rank 0 must keep its descriptor until the others have opened it.
-    Ok((segment, blocks, Some(file)))
-}
-
-fn blocks_of(segment: &Segment, layout: &Layout, size: u32) -> ControlBlocks {
-    // SAFETY: the layout places the blocks of `size` ranks at these offsets, aligned to a cache
-    // line and inside the segment. They are zeros in a new segment, and each process clears its own
-    // in a cached one. The window keeps the segment mapped as long as it uses the blocks.
-    unsafe {
-        ControlBlocks::new(
-            segment.base().cast(),
-            segment.at(layout.ranks).cast(),
-            segment.at(layout.pairs).cast(),
-            size,
-        )
-    }
-}
-
-/// Clears this rank's part of a cached segment. The count of arrivals, or the second allgather,
-/// publishes that to the others.
-fn clear(
-    segment: &Segment,
-    blocks: ControlBlocks,
-    layout: &Layout,
-    me: Rank,
-    size: u32,
-    allocated: bool,
-) {
-    let zero = |offset: u64, len: u64| {
-        // SAFETY: the range lies in the segment and belongs to this rank: the parts up to the
-        // channels depend only on the number of ranks and the kind of window, which a cached
-        // segment shares with the new window. No process uses the old window any more.
-        unsafe { segment.at(offset).write_bytes(0, len as usize) }
-    };
-    let rings = layout.rings + u64::from(me) * RING;
-    let tags_used = blocks.rank(me).tags_tail.0.load(Relaxed) != 0;
-    let (me, ranks) = (u64::from(me), u64::from(size));
-    if !allocated && ranks > 1 {
-        let words = contact_words(ranks);
-        let contacts = layout.contacts + me * words * 8;
-        for origin in 0..ranks {
-            // SAFETY: one of this rank's contact words, which nobody writes between two windows.
-            let word = unsafe { segment.at(contacts + origin / 64 * 8).cast::<u64>().read() };
-            if word & 1 << (origin % 64) != 0 {
-                let channel = layout.channels + (me * ranks + origin) * size_of::<Channel>() as u64;
-                zero(channel, Channel::WORDS);
-            }
-        }
-        zero(contacts, words * 8);
-    }
-    if ranks > 1 && tags_used {
-        zero(rings, RING);
-    }
-    let (pair, block) = (size_of::<PairBlock>() as u64, size_of::<RankBlock>() as u64);
-    zero(layout.pairs + me * ranks * pair, ranks * pair);
-    zero(layout.ranks + me * block, block);
-    if me == 0 {
-        zero(0, Header::CLEARED as u64);
-    }
 }
 
 /// Tries to read a word of the next rank's process.

@@ -1,8 +1,8 @@
-//! The ring of tagged notifications to one process, in the order of the producers' claims.
+//! The ring of tagged notifications to one process.
 //!
-//! Any number of producers, one consumer. Positions count from 0 and never wrap; position `p` uses
-//! slot `p % slots`. A producer that finds the ring full tries again later. The consumer moves
-//! notifications to private memory whenever it makes progress.
+//! It has any number of producers and one consumer. Positions count from 0 and never wrap; position
+//! `p` uses slot `p % slots`. A producer claims a position, then publishes it. It tries again later
+//! if the ring is full. The consumer empties the ring whenever it makes progress.
 //!
 //! Which word grants which access:
 //!
@@ -11,11 +11,11 @@
 //! | write the slot of position `p` | `tail` advanced from `p` to `p + 1`, after `head > p - slots`, acquire | that producer |
 //! | read it | stamp of the slot is `p + 1`, acquire | the consumer |
 //!
-//! A producer publishes by a release store of the stamp. What it did before is therefore visible to
-//! a consumer that has seen the stamp: no notification comes before its data. The consumer releases
-//! `head` after reading, so a producer that acquires it may write the slot again. A claimed
-//! position that is not yet published delays those behind it, but none is lost. Notifications of
-//! one producer keep their order, because it claims one position at a time.
+//! A producer publishes by a release store of the stamp. A consumer that has seen the stamp also
+//! sees what the producer did before, so no notification comes before its data. The consumer stores
+//! `head` with release after reading, so a producer that acquires it may write the slot again. A
+//! claimed position that is not yet published delays those behind it, but none is lost.
+//! Notifications of one producer keep their order, because it claims one position at a time.
 //!
 //! Everything starts as zeros. Stamps differ between laps, so slots need not be cleared.
 
@@ -26,7 +26,7 @@ use crate::engine::{Arrival, Rank};
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 
-use super::control::{ControlBlocks, RankBlock};
+use super::control::{Parts, RankBlock};
 
 /// Slots of a ring.
 pub const SLOTS: usize = 1024;
@@ -46,7 +46,7 @@ pub struct TagRing<'a> {
     pub tail: &'a AtomicU64,
     /// Positions below have been read.
     pub head: &'a AtomicU64,
-    /// Not 0 once anything was published. Before, the consumer leaves the slots' pages untouched.
+    /// Not 0 once anything was published. Until then the consumer does not touch the slots' pages.
     pub used: &'a AtomicU64,
     /// The slots.
     pub slots: &'a [Slot],
@@ -129,43 +129,7 @@ fn decode(word: u64) -> Arrival {
     Arrival { source: (word >> 32) as Rank, tag: word as u32 }
 }
 
-/// The rings of a window's processes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TagRings {
-    blocks: ControlBlocks,
-    slots: *const Slot,
-}
-
-impl TagRings {
-    /// # Safety
-    /// `slots` points to [`SLOTS`] slots for each rank of `blocks`, initially zeros and accessed by
-    /// this protocol only, which stay mapped as long as the result is used; or the result is used
-    /// only for its blocks.
-    pub(super) unsafe fn new(blocks: ControlBlocks, slots: *const Slot) -> Self {
-        TagRings { blocks, slots }
-    }
-
-    #[inline(always)]
-    pub(super) fn blocks(&self) -> ControlBlocks {
-        self.blocks
-    }
-
-    #[inline(always)]
-    pub(super) fn of(&self, rank: Rank) -> TagRing<'_> {
-        let block = self.blocks.rank(rank);
-        // SAFETY: the caller of `new` keeps this many slots per rank of the window mapped.
-        let slots =
-            unsafe { std::slice::from_raw_parts(self.slots.add(rank as usize * SLOTS), SLOTS) };
-        TagRing {
-            tail: &block.tags_tail.0,
-            head: &block.tags.0.head,
-            used: &block.tags.0.used,
-            slots,
-        }
-    }
-}
-
-/// A claimed position, which must be published, since those behind it wait for it.
+/// A claimed position. It must be published, because the positions behind it wait for it.
 #[must_use]
 pub struct Claimed<'a> {
     ring: TagRing<'a>,
@@ -180,26 +144,28 @@ impl Claimed<'_> {
     #[inline(always)]
     pub fn publish(self) {
         self.ring.publish(self.position, self.word);
-        // The claim, an atomic read-modify-write of `tail`, has announced it.
+        // The claim has announced it by an atomic read-modify-write of `tail`.
         self.block.ring_if(self.block.arm().trigger_announced());
     }
 }
 
-/// Positions read before `head` is published, if there are more.
+/// Positions that the consumer reads between two updates of `head`, while there are more.
 const PUBLISH_EVERY: u64 = SLOTS as u64 / 4;
 
 /// Tagged notifications of one process: the consumer of its own ring, and a producer of the others.
 #[derive(Debug, Default)]
 pub(super) struct TagQueue {
-    /// `None` in a window of one process.
-    rings: Option<TagRings>,
+    /// Parts of the segment, with the rings. `None` in a window of one process.
+    parts: Option<Parts>,
     me: Rank,
-    /// Own ring: positions below are read, and those below `published` are free for producers.
+    /// Own ring: positions below have been read.
     position: u64,
+    /// Own ring: value of `head`.
     published: u64,
-    /// Its own ring was used.
+    /// Whether anything was ever published in the own ring.
     was_used: bool,
-    /// Notifications read and not returned: to itself, and those that arrived before.
+    /// Notifications to return before those in the ring: from this process to itself, and those
+    /// that had arrived before them.
     pending: VecDeque<Arrival>,
     /// Cached heads of other rings, by rank. Empty until this process first notifies a peer.
     known_heads: Vec<Cell<u64>>,
@@ -207,21 +173,21 @@ pub(super) struct TagQueue {
 }
 
 impl TagQueue {
-    pub(super) fn new(rings: Option<TagRings>, me: Rank, ranks: u32) -> Self {
-        TagQueue { rings, me, ranks, ..TagQueue::default() }
+    pub(super) fn new(parts: Option<Parts>, me: Rank, ranks: u32) -> Self {
+        TagQueue { parts, me, ranks, ..TagQueue::default() }
     }
 
     /// Sends a tagged notification to this process itself.
     #[inline]
     pub(super) fn notify_self(&mut self, tag: u32) {
-        // Keep the order: first what has arrived.
+        // Notifications that have arrived come first.
         while let Some(arrival) = self.next_from_ring() {
             self.pending.push_back(arrival);
         }
         self.pending.push_back(Arrival { source: self.me, tag });
     }
 
-    /// Makes sure that [`claim`](Self::claim) refuses only what finds a ring full.
+    /// Allocates the cached heads. From now on [`claim`](Self::claim) fails only if a ring is full.
     #[inline]
     pub(super) fn prepare(&mut self) {
         if self.known_heads.is_empty() {
@@ -233,32 +199,25 @@ impl TagQueue {
     /// process has not notified a peer before.
     #[inline(always)]
     pub(super) fn claim(&self, rank: Rank, tag: u32) -> Option<Claimed<'_>> {
-        let (known, rings) = (self.known_heads.get(rank as usize)?, self.rings.as_ref()?);
+        let (known, parts) = (self.known_heads.get(rank as usize)?, self.parts.as_ref()?);
         if rank == self.me {
             return None;
         }
-        let (ring, mut head) = (rings.of(rank), known.get());
+        let (ring, mut head) = (parts.ring(rank), known.get());
         let position = ring.claim(&mut head);
         known.set(head);
-        Some(Claimed {
-            ring,
-            block: self.rings.as_ref()?.blocks.rank(rank),
-            position: position?,
-            word: encode(self.me, tag),
-        })
+        let (block, word) = (parts.rank(rank), encode(self.me, tag));
+        Some(Claimed { ring, block, position: position?, word })
     }
 
     #[inline]
     pub(super) fn next(&mut self) -> Option<Arrival> {
-        if let Some(arrival) = self.pending.pop_front() {
-            return Some(arrival);
-        }
-        self.next_from_ring()
+        self.pending.pop_front().or_else(|| self.next_from_ring())
     }
 
     #[inline]
     fn next_from_ring(&mut self) -> Option<Arrival> {
-        let ring = self.rings.as_ref()?.of(self.me);
+        let ring = self.parts.as_ref()?.ring(self.me);
         if !self.was_used {
             self.was_used = ring.is_used();
             if !self.was_used {
@@ -279,7 +238,8 @@ impl TagQueue {
     /// Whether a notification waits, or is about to be published. Called for a window that is being
     /// armed, after the fence of [`super::doorbell`].
     pub(super) fn has_work(&self) -> bool {
+        let claimed = |parts: &Parts| parts.rank(self.me).tags_tail.0.load(Relaxed);
         !self.pending.is_empty()
-            || self.rings.is_some_and(|rings| rings.of(self.me).tail.load(Relaxed) != self.position)
+            || self.parts.as_ref().is_some_and(|parts| claimed(parts) != self.position)
     }
 }
