@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-/// A set of addresses as maximal ranges: ends by starts.
+/// A set of addresses, as maximal ranges. Maps the start of each range to its end.
 #[derive(Debug, Default)]
 pub(super) struct AddressRanges(BTreeMap<usize, usize>);
 
 impl AddressRanges {
     pub(super) fn add(&mut self, at: usize, end: usize) {
         let (mut at, mut end) = (at, end);
-        // A range that begins right at the end is joined.
+        // Ranges that touch are joined.
         while let Some((from, to)) =
             self.last_before(end.saturating_add(1)).filter(|(_, to)| *to >= at)
         {
@@ -33,7 +33,7 @@ impl AddressRanges {
         }
     }
 
-    /// The last range that begins before this address.
+    /// The last range that starts before this address.
     fn last_before(&self, end: usize) -> Option<(usize, usize)> {
         self.0.range(..end).next_back().map(|(from, to)| (*from, *to))
     }
