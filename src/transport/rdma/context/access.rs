@@ -132,7 +132,7 @@ impl Context {
             _ => Opcode::Read,
         };
         let addr = self.word_buffers.addr(buffer);
-        let lkey = self.word_buffers.lkey();
+        let lkey = self.word_buffers.region.lkey;
         let local = LocalBuffer { addr: addr as usize, len: 8, lkey, segments: &[] };
         if let AtomicOp::Word(Atomic::Store(value)) = op {
             // A store is a write and a read behind it, which makes the write visible. Both are

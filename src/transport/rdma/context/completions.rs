@@ -96,7 +96,7 @@ impl Context {
                     self.fail_connection(conn, &error);
                 }
             }
-            Completion::ReceiveError(receive, _) => self.unposted_receives.push(receive),
+            Completion::ReceiveReturned(receive) => self.unposted_receives.push(receive),
         }
     }
 
@@ -112,7 +112,7 @@ impl Context {
     pub(super) fn post_receives(&mut self) -> Result<(), DeviceError> {
         while let Some(receive) = self.unposted_receives.pop() {
             let addr = self.receive_buffers.addr(receive) as usize;
-            let lkey = self.receive_buffers.lkey();
+            let lkey = self.receive_buffers.region.lkey;
             // SAFETY: the buffer is in no posted receive, its contents have been copied out, and it
             // is not touched before the receive completes.
             unsafe { self.device.post_receive(receive, addr, PACKET as u32, lkey) }?;

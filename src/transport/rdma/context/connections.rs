@@ -12,7 +12,7 @@
 //! before it acknowledges it, and a peer without an acknowledgement retries for seconds.
 
 use super::super::device::{DeviceError, Opcode, PortAddress};
-use super::super::handshake::{Handshake, ProcessId, RemoteAddress};
+use super::super::handshake::{Handshake, ProcessId, QpStatus, RemoteAddress};
 use super::{
     Batch, Completion, Connection, ConnectionId, Context, Held, NO_WINDOW, PostFlags, Purpose,
 };
@@ -76,15 +76,6 @@ impl QpQuota {
     }
 }
 
-/// What a handshake message says about the sender's queue pair.
-#[derive(Clone, Copy, Debug)]
-pub(in super::super) struct QpStatus {
-    pub(in super::super) generation: u32,
-    /// 0 if there is no queue pair.
-    pub(in super::super) number: u32,
-    pub(in super::super) connected: bool,
-}
-
 /// What a process does next about a handshake message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum HandshakeOutcome {
@@ -124,6 +115,7 @@ impl Context {
         self.connections[conn].state
     }
 
+    /// The state of a connection's queue pair, for the peer.
     pub(in super::super) fn qp_status(&self, conn: ConnectionId) -> QpStatus {
         let Connection { state, generation, qp_number, .. } = self.connections[conn];
         let connected = matches!(state, ConnectionState::Connected | ConnectionState::Established);
@@ -138,18 +130,20 @@ impl Context {
         message: &Handshake,
     ) -> Result<HandshakeOutcome, DeviceError> {
         let needs_qp = message.step.needs_qp();
-        let known = message.generation != Handshake::UNKNOWN;
-        if known && message.generation > self.connections[conn].generation {
-            // The peer has closed the connection, which this process has not noticed yet.
-            if !self.peer_closed(conn, message.generation) {
-                return Ok(HandshakeOutcome::Retry);
-            }
+        let peers = message.qp;
+        let known = peers.generation != QpStatus::UNKNOWN.generation;
+        // In a later generation, the peer has closed the connection that this process still has.
+        if known
+            && peers.generation > self.connections[conn].generation
+            && !self.peer_closed(conn, peers.generation)
+        {
+            return Ok(HandshakeOutcome::Retry);
         }
         let Connection { state, is_higher, generation, .. } = self.connections[conn];
-        let has_number = known && message.generation == generation && message.qp_number != 0;
+        let has_number = known && peers.generation == generation && peers.number != 0;
         match state {
             ConnectionState::Closed
-                if needs_qp && self.quota.was_short && is_higher && message.qp_number == 0 =>
+                if needs_qp && self.quota.was_short && is_higher && peers.number == 0 =>
             {
                 return Ok(HandshakeOutcome::PeerFirst);
             }
@@ -163,9 +157,8 @@ impl Context {
             _ => return Ok(HandshakeOutcome::Retry),
         }
         if has_number {
-            let (number, target) = (message.qp_number, message.flush_target);
-            self.connect_qp(conn, number, &message.address, target)?;
-            if message.connected {
+            self.connect_qp(conn, peers.number, &message.address, message.flush_target)?;
+            if peers.connected {
                 self.mark_established(conn);
             }
         }
@@ -252,7 +245,7 @@ impl Context {
     /// enough to be used.
     fn can_disconnect(&self, conn: ConnectionId) -> bool {
         let connection = &self.connections[conn];
-        if connection.is_loopback || connection.generation >= Handshake::UNKNOWN - 1 {
+        if connection.is_loopback || connection.generation >= QpStatus::UNKNOWN.generation - 1 {
             return false;
         }
         let age = self.quota.polls - connection.used;
@@ -391,12 +384,12 @@ impl Context {
         self.quota.in_use -= u32::from(!connection.is_loopback);
         self.in_flight -= (connection.posted - connection.completed) as u32;
         self.device.destroy_qp(qp, drained, &mut self.completions);
-        // Drops its completions, because a later queue pair may get the same handle. Receives keep
-        // theirs, as failed ones, so that they are posted again.
+        // Its completions are dropped, because a later queue pair may get the same handle. Receives
+        // stay in the queue, without their messages, so that they are posted again.
         self.completions.retain_mut(|completion| match *completion {
             Completion::Success(of, _) | Completion::Error(of, ..) => of != qp,
             Completion::Received { qp: of, receive, .. } if of == qp => {
-                *completion = Completion::ReceiveError(receive, 0);
+                *completion = Completion::ReceiveReturned(receive);
                 true
             }
             _ => true,

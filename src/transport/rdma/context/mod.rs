@@ -38,7 +38,7 @@ use access::WordAccess;
 pub(super) use access::{AtomicOp, Requester};
 use completions::Batch;
 use connections::QpQuota;
-pub(super) use connections::{ConnectionState, HandshakeOutcome, QpStatus};
+pub(super) use connections::{ConnectionState, HandshakeOutcome};
 pub(super) use post::PostedRequest;
 
 /// Number of bounce buffers, for packets and short operations.
@@ -238,8 +238,8 @@ pub struct Context {
     // Declared before the pools, so that it is dropped before the memory that it has registered.
     device: Box<dyn Device>,
     registrations: RegistrationCache,
-    limits: DeviceLimits,
-    process: ProcessId,
+    pub(super) limits: DeviceLimits,
+    pub(super) process: ProcessId,
     buffers: BufferPool,
     receive_buffers: BufferPool,
     /// Receive buffers that are not posted.
@@ -334,28 +334,16 @@ impl Context {
         Ok(context)
     }
 
-    pub(super) fn process(&self) -> ProcessId {
-        self.process
-    }
-
     /// Eight bytes of this process that peers may read at any time: the target of flush reads.
     pub(super) fn flush_target(&self) -> RemoteAddress {
-        RemoteAddress { addr: self.word_buffers.addr(0) as u64, rkey: self.word_buffers.rkey() }
+        RemoteAddress {
+            addr: self.word_buffers.addr(0) as u64,
+            rkey: self.word_buffers.region.rkey,
+        }
     }
 
     pub(super) fn address(&self) -> PortAddress {
         self.device.address()
-    }
-
-    pub(super) fn limits(&self) -> &DeviceLimits {
-        &self.limits
-    }
-
-    /// Whether the port is on InfiniBand, and not on Ethernet.
-    #[must_use]
-    pub fn is_infiniband(&self) -> bool {
-        // Ethernet ports have no LID.
-        self.address().lid != 0
     }
 
     /// The counters so far.
@@ -544,7 +532,7 @@ impl Context {
     pub(super) fn buffer(&mut self) -> Option<(u32, *mut u8, u32)> {
         let buffer = self.buffers.take();
         self.stats.refused += u64::from(buffer.is_none());
-        buffer.map(|buffer| (buffer, self.buffers.addr(buffer), self.buffers.lkey()))
+        buffer.map(|buffer| (buffer, self.buffers.addr(buffer), self.buffers.region.lkey))
     }
 
     pub(super) fn release(&mut self, held: Held) {

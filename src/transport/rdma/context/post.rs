@@ -94,15 +94,12 @@ impl Context {
         if flags.remote_fence {
             connection.last_remote_fence = number;
         }
-        self.track(conn, InFlight { number, window, purpose, remote_fence: flags.remote_fence });
-        Ok(())
-    }
-
-    fn track(&mut self, conn: ConnectionId, request: InFlight) {
-        if let Some(slot) = self.slot(request.window) {
+        let request = InFlight { number, window, purpose, remote_fence: flags.remote_fence };
+        connection.in_flight.push_back(request);
+        if let Some(slot) = self.slot(window) {
             slot.in_flight += 1;
         }
-        self.connections[conn].in_flight.push_back(request);
+        Ok(())
     }
 
     /// Posts a request with a copy of `bytes`: inline if they are few, otherwise in a buffer.

@@ -12,8 +12,8 @@ use super::super::device::{
     Opcode, PortAddress, Qp, RegistrationError, WorkRequest,
 };
 use super::objects::{
-    CompletionQueue, DeviceList, OpenDevice, ProtectionDomain, QueuePair, Registration,
-    SharedReceiveQueue, error,
+    CompletionQueue, DeviceList, ProtectionDomain, QueuePair, Registration, SharedReceiveQueue,
+    error,
 };
 use super::ports::{Port, PortSelection, candidates};
 use super::sys::*;
@@ -83,11 +83,10 @@ impl IbvDevice {
         }
         let list = DeviceList::get(library)?;
         let (candidates, mut reasons) = candidates(library, &list, wanted);
-        for (index, port) in candidates {
-            let name = list.name(index);
-            match list.open(index).and_then(|device| Self::create(library, &device, &name, &port)) {
+        for port in candidates {
+            match Self::create(library, &port) {
                 Ok(device) => return Ok(device),
-                Err(reason) => reasons.push((name, reason)),
+                Err(reason) => reasons.push((port.name, reason)),
             }
         }
         Err(match reasons.is_empty() {
@@ -96,12 +95,8 @@ impl IbvDevice {
         })
     }
 
-    fn create(
-        library: &'static Library,
-        device: &OpenDevice,
-        name: &str,
-        port: &Port,
-    ) -> Result<Self, DeviceError> {
+    fn create(library: &'static Library, port: &Port) -> Result<Self, DeviceError> {
+        let device = &port.device;
         let attributes = library.query_device(device)?;
         let receive_depth = SRQ_DEPTH.min(attributes.max_srq_wr.max(1) as u32);
         let cq_depth = CQ_DEPTH.min(attributes.max_cqe.max(1) as u32);
@@ -139,7 +134,7 @@ impl IbvDevice {
             cq,
             pd,
             library,
-            name: name.to_owned(),
+            name: port.name.clone(),
             port: port.number,
             gid_index: port.gid_index,
             pkey_index: port.pkey_index,
@@ -209,17 +204,14 @@ impl IbvDevice {
             let qp = self.by_number.get(&wc.qp_num).copied();
             let receive = wc.wr_id & RECEIVE != 0;
             completions.push_back(match (qp, receive) {
-                (_, true) if wc.status != IBV_WC_SUCCESS => {
-                    Completion::ReceiveError(wc.wr_id as u32, wc.status)
-                }
-                (None, true) => Completion::ReceiveError(wc.wr_id as u32, IBV_WC_SUCCESS),
-                (Some(qp), true) => Completion::Received {
+                (Some(qp), true) if wc.status == IBV_WC_SUCCESS => Completion::Received {
                     qp,
                     receive: wc.wr_id as u32,
                     len: wc.byte_len,
                     imm: u32::from_be(wc.imm_data),
                     from_write: wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM,
                 },
+                (_, true) => Completion::ReceiveReturned(wc.wr_id as u32),
                 (None, false) => continue,
                 (Some(qp), false) if wc.status == IBV_WC_SUCCESS => {
                     Completion::Success(qp, wc.wr_id)

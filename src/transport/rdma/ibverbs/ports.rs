@@ -49,7 +49,11 @@ impl<'a> PortSelection<'a> {
     }
 }
 
+/// A usable port of an open device.
 pub(super) struct Port {
+    pub(super) device: OpenDevice,
+    /// Name of the device.
+    pub(super) name: String,
     pub(super) number: u8,
     pub(super) attributes: ibv_port_attr,
     pub(super) gid_index: u8,
@@ -66,8 +70,8 @@ impl Port {
     }
 }
 
-/// Usable ports with the index of their device, best first; and why other devices have none.
-pub(super) type Candidates = (Vec<(usize, Port)>, Vec<(String, DeviceError)>);
+/// Usable ports, best first; and why other devices have none.
+pub(super) type Candidates = (Vec<Port>, Vec<(String, DeviceError)>);
 
 pub(super) fn candidates(
     library: &Library,
@@ -81,12 +85,12 @@ pub(super) fn candidates(
             continue;
         }
         match ports_of(library, list, index, &name, wanted) {
-            Ok(ports) => found.extend(ports.into_iter().map(|port| (index, port))),
+            Ok(ports) => found.extend(ports),
             Err(reason) => reasons.push((name, reason)),
         }
     }
     // The sort is stable: equally good ports keep the order of the list.
-    found.sort_by_key(|(_, port)| Reverse(port.rank));
+    found.sort_by_key(|port| Reverse(port.rank));
     (found, reasons)
 }
 
@@ -143,7 +147,8 @@ fn inspect(
     let rank = if ethernet { u8::from(reach(&gid) > 0) } else { 2 };
     let key = |index: &u16| library.query_pkey(device, number, *index);
     let pkey_index = find_pkey(0..attributes.pkey_tbl_len, key, wanted.partition)?;
-    Ok(Port { number, attributes, gid_index, gid, pkey_index, rank })
+    let (device, name) = (OpenDevice::clone(device), name.to_owned());
+    Ok(Port { device, name, number, attributes, gid_index, gid, pkey_index, rank })
 }
 
 /// How well a GID of an Ethernet port can be routed: 2 for IPv4-mapped, 1 for global IPv6, 0 for
