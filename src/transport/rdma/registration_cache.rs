@@ -191,7 +191,7 @@ impl RegistrationCache {
         }
         self.stats.misses += 1;
         let (start, end) = self.whole_pages(start, end);
-        // The holes may belong to somebody who is about to discard them, and whose report was taken.
+        // Somebody may be about to discard the holes, in a call whose report was already taken.
         let cache = settled
             && !(holes && self.discarded.meets(start, end))
             && self.make_room(device, end - start)
@@ -288,11 +288,6 @@ impl RegistrationCache {
         }
     }
 
-    /// Evicts all unused registrations. Returns whether there were any.
-    pub(super) fn evict_all(&mut self, device: &mut dyn Device) -> bool {
-        self.evict(device, 1)
-    }
-
     /// Registers memory, with on-demand paging if it cannot be locked. Returns whether that was
     /// used.
     ///
@@ -361,7 +356,7 @@ impl RegistrationCache {
 
     /// Evicts the least recently used 1/`fraction` of the unused registrations, but at least one.
     /// Returns false if there is none.
-    fn evict(&mut self, device: &mut dyn Device, fraction: usize) -> bool {
+    pub(super) fn evict(&mut self, device: &mut dyn Device, fraction: usize) -> bool {
         let unused = self.registrations.iter().filter(|(_, it)| it.kind.cached && it.users == 0);
         let mut unused: Vec<_> = unused.map(|(id, it)| (it.used, *id)).collect();
         unused.sort_unstable();
@@ -407,15 +402,16 @@ impl RegistrationCache {
         let needed = self.registrations.range(self.may_meet(start, end));
         let mut free = AddressRanges::default();
         free.add(start, end);
-        needed
-            .filter(|(_, it)| it.is_monitored() && it.end > start)
-            .for_each(|(id, it)| free.remove(id.0, it.end));
-        self.pending.iter().for_each(|(start, end)| free.remove(*start, *end));
+        for (id, it) in needed.filter(|(_, it)| it.is_monitored() && it.end > start) {
+            free.remove(id.0, it.end);
+        }
+        if let Some((start, end)) = self.pending {
+            free.remove(start, end);
+        }
         for (start, end) in free.all() {
-            for (start, end) in self.monitored.within(start, end) {
+            for (start, end) in self.monitored.remove(start, end) {
                 monitor.remove(start, end);
             }
-            self.monitored.remove(start, end);
         }
     }
 

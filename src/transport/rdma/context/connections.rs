@@ -205,7 +205,7 @@ impl Context {
                 Ok(true)
             }
             // Queue pairs need locked memory, which cached registrations may have exhausted.
-            Err(_) if self.registrations.evict_all(&mut *self.device) => Ok(false),
+            Err(_) if self.registrations.evict(&mut *self.device, 1) => Ok(false),
             // The device is exhausted. Lower the limit, and disconnect another connection.
             Err(_) if self.quota.in_use > 0 && now - since < MAX_WAIT_POLLS => {
                 self.quota.limit = self.quota.limit.min(self.quota.in_use);
@@ -311,8 +311,8 @@ impl Context {
                 self.close_connection(conn);
             }
         } else if !self.connections[conn].in_flight.is_empty() {
-            // The disconnect is posted when nothing else is in flight. It may fail, because the
-            // peer may destroy its queue pair before the acknowledgement; then nothing else is lost.
+            // The disconnect is posted when nothing else is in flight. It fails if the peer
+            // destroys its queue pair before the acknowledgement, and then nothing else is lost.
             self.request_completion(conn, NO_WINDOW);
         } else if self.is_idle(conn) {
             let flags = PostFlags { signalled: true, urgent: true, ..PostFlags::default() };

@@ -189,10 +189,10 @@ impl Endpoint {
         let shape = fragmented.shape.as_deref();
         let (user, side) = local_data(op, shape);
         let (disp, run) = match shape {
-            None => (op.disp.wrapping_add(at), self.max_message.min(op.len - at)),
+            None => (op.disp.wrapping_add(at), context.limits.max_message.min(op.len - at)),
             Some(shape) => {
                 let mut walk = shape.target.walk(at);
-                let run = walk.next_runs(self.max_message).expect("data are left");
+                let run = walk.next_runs(context.limits.max_message).expect("data are left");
                 (shape.disp.wrapping_add(run.at) as u64, run.len)
             }
         };

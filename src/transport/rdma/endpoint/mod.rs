@@ -132,8 +132,6 @@ pub struct Endpoint {
     /// Accumulates are of single elements, and those of 8 bytes are device atomics.
     nic_accumulates: bool,
     atomics: AtomicCapability,
-    /// Largest request in bytes.
-    max_message: u64,
     memory: RemoteAddress,
     registration: Option<RegistrationId>,
     words: ControlWords,
@@ -198,7 +196,7 @@ impl Endpoint {
                 ),
             }
         }
-        let (max_message, capability) = (held.limits.max_message, held.limits.atomics);
+        let capability = held.limits.atomics;
         let has_atomics = capability != AtomicCapability::None;
         let window = held.open_window();
         drop(held);
@@ -210,7 +208,6 @@ impl Endpoint {
             nic_locks: atomics >= NicAtomics::LockWords && has_atomics,
             nic_accumulates: atomics == NicAtomics::LockWordsAndAccumulates && has_atomics,
             atomics: capability,
-            max_message,
             memory,
             registration,
             words,
@@ -301,7 +298,8 @@ impl Endpoint {
     }
 
     /// Whether [`poll_completions`](Self::poll_completions) or
-    /// [`next_finished`](Self::next_finished) would find something. Polls only the completion queue.
+    /// [`next_finished`](Self::next_finished) would find something. Only the completion queue is
+    /// polled.
     #[inline]
     pub fn has_completions(&self) -> bool {
         !self.events.finished.is_empty() || self.context.borrow().has_completions(self.window)
