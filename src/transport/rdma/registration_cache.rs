@@ -13,6 +13,7 @@
 //! Window memory and the library's own [buffers](super::buffer_pool::BufferPool) are registered
 //! once, for as long as they live.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -72,15 +73,6 @@ pub struct CacheStats {
     pub invalidations: u64,
 }
 
-#[derive(Debug, Default)]
-enum MonitorState {
-    /// The monitor starts when there is memory to monitor.
-    #[default]
-    NotStarted,
-    Unavailable,
-    Running(InvalidationMonitor),
-}
-
 /// Registrations of application memory.
 #[derive(Debug, Default)]
 pub struct RegistrationCache {
@@ -95,7 +87,8 @@ pub struct RegistrationCache {
     /// No registration was longer.
     longest: usize,
     clock: u64,
-    monitor: MonitorState,
+    /// Started when there is memory to monitor; then `None` if the kernel has no such monitor.
+    monitor: OnceCell<Option<InvalidationMonitor>>,
     monitored: AddressRanges,
     /// A range that is monitored already, and about to be registered.
     pending: Option<(usize, usize)>,
@@ -176,10 +169,7 @@ impl RegistrationCache {
     ) -> Result<(RegistrationId, MemoryRegion), RegistrationError> {
         let (start, end) = (addr, addr + len);
         // Queried before the reports are taken, so that they include every change that has ended.
-        let settled = match &self.monitor {
-            MonitorState::Running(monitor) => !monitor.is_changing(),
-            _ => true,
-        };
+        let settled = !self.running_monitor().is_some_and(InvalidationMonitor::is_changing);
         self.take_invalidations(device);
         self.clock += 1;
         if let Some(id) = self.find(start, end, settled) {
@@ -283,7 +273,7 @@ impl RegistrationCache {
 
     /// Ends stale registrations, so that no unmapped memory stays locked.
     pub fn drop_stale(&mut self, device: &mut dyn Device) {
-        if matches!(&self.monitor, MonitorState::Running(monitor) if monitor.has_reports()) {
+        if self.running_monitor().is_some_and(InvalidationMonitor::has_reports) {
             self.take_invalidations(device);
         }
     }
@@ -368,21 +358,24 @@ impl RegistrationCache {
 
     // Monitoring.
 
+    fn running_monitor(&self) -> Option<&InvalidationMonitor> {
+        self.monitor.get()?.as_ref()
+    }
+
     /// Monitors a range. Returns false if it cannot be monitored.
     fn monitor(&mut self, start: usize, end: usize) -> bool {
-        if matches!(self.monitor, MonitorState::NotStarted) {
-            self.monitor = match InvalidationMonitor::start() {
-                Ok(monitor) => MonitorState::Running(monitor),
-                Err(error) => {
+        let monitor = self.monitor.get_or_init(|| {
+            let started = InvalidationMonitor::start();
+            started
+                .inspect_err(|error| {
                     log::info!(
                         "verbs: the registration cache is off: no userfaultfd to report unmapped \
                          memory: {error}"
                     );
-                    MonitorState::Unavailable
-                }
-            };
-        }
-        let MonitorState::Running(monitor) = &self.monitor else { return false };
+                })
+                .ok()
+        });
+        let Some(monitor) = monitor else { return false };
         let added = monitor.add(start, end);
         if matches!(&added, Err(error) if error.raw_os_error() != Some(libc::ENOMEM)) {
             return false;
@@ -398,7 +391,7 @@ impl RegistrationCache {
 
     /// Stops monitoring a range, except where cached registrations need it.
     fn stop_monitoring(&mut self, start: usize, end: usize) {
-        let MonitorState::Running(monitor) = &self.monitor else { return };
+        let Some(Some(monitor)) = self.monitor.get() else { return };
         let needed = self.registrations.range(self.may_meet(start, end));
         let mut free = AddressRanges::default();
         free.add(start, end);
@@ -422,7 +415,7 @@ impl RegistrationCache {
 
     /// Applies the reports of the monitor.
     fn take_invalidations(&mut self, device: &mut dyn Device) {
-        let MonitorState::Running(monitor) = &mut self.monitor else { return };
+        let Some(Some(monitor)) = self.monitor.get_mut() else { return };
         let reports = monitor.take();
         if reports.overflowed {
             self.invalidate(device, 0, usize::MAX);
@@ -475,9 +468,9 @@ impl RegistrationCache {
         while let Some((id, _)) = self.registrations.first_key_value() {
             self.remove(device, *id);
         }
-        if let MonitorState::Running(monitor) = &self.monitor {
+        if let Some(monitor) = self.running_monitor() {
             self.monitored.all().for_each(|(start, end)| monitor.remove(start, end));
         }
-        self.monitor = MonitorState::Unavailable;
+        self.monitor = OnceCell::from(None);
     }
 }

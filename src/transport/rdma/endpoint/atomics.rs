@@ -14,7 +14,7 @@
 use super::super::context::{AtomicOp, Requester};
 use super::super::handshake::RemoteAddress;
 use super::Endpoint;
-use crate::engine::{Addr, Atomic, NoResource, Op, OpKind, Posted, Ticket};
+use crate::engine::{Addr, Atomic, Op, OpKind, Posted, Ticket};
 use crate::transport::datatype::Combine;
 use crate::transport::datatype::element::{native, native_extent, native_has, reduction};
 use crate::transport::peers::PeerId;
@@ -53,16 +53,13 @@ impl Endpoint {
         let requester = Requester::Operation(ticket, if has_result { op.result.0 } else { 0 });
         let word = RemoteAddress { addr, rkey: remote.memory.rkey };
         let mut context = self.context.borrow();
-        let posted = match context.has_cas_loops(conn) {
-            true => Err(NoResource),
-            false => context.access(conn, self.window, requester, word, atomic),
-        };
-        Some(match (posted, has_result) {
-            (Err(NoResource), _) => Posted::NoResource,
-            (Ok(()), true) => Posted::Pending,
-            // The operand is copied already.
-            (Ok(()), false) => Posted::Local,
-        })
+        if context.has_cas_loops(conn)
+            || context.access(conn, self.window, requester, word, atomic).is_err()
+        {
+            return Some(Posted::NoResource);
+        }
+        // Without a result the operation is locally complete, because its operand is copied.
+        Some(if has_result { Posted::Pending } else { Posted::Local })
     }
 
     /// Whether accumulates by device atomics are in flight to a process (which may be this one).
