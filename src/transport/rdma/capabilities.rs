@@ -1,4 +1,4 @@
-//! RDMA capabilities of a window's processes, and what follows from them for the window.
+//! The RDMA capabilities of a window's processes, and how the window uses RDMA accordingly.
 
 use super::device::AtomicCapability;
 use super::endpoint::{NicAtomics, SharedContext};

@@ -100,8 +100,8 @@ impl Context {
         }
     }
 
-    /// Posts used receives again. Called after their messages were handled, because somebody may
-    /// wait for those.
+    /// Posts used receives again. Call it after their messages were handled, because the
+    /// application may wait for those.
     fn repost_receives(&mut self) {
         while let Err(reason) = self.post_receives() {
             log::error!("verbs: a receive buffer is lost: {reason}");

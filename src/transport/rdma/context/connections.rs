@@ -76,7 +76,7 @@ impl QpQuota {
     }
 }
 
-/// What a process does next about a handshake message.
+/// How to go on with a handshake message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum HandshakeOutcome {
     /// Answer it.

@@ -174,7 +174,7 @@ struct Connection {
     /// Accumulates in flight, and how many of them may have to repeat a compare-and-swap.
     accumulates: u32,
     cas_loops: u32,
-    /// What flush reads read.
+    /// The peer's memory that flush reads read.
     flush_target: RemoteAddress,
 }
 

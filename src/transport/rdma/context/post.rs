@@ -46,7 +46,7 @@ impl Context {
         let ordered = !flags.fence || self.may_follow(conn);
         let open = match connection.state {
             ConnectionState::Established => true,
-            // Urgent requests end what has begun, until the connection is idle.
+            // Only urgent requests are accepted, so that operations in progress can complete.
             ConnectionState::Disconnecting { sent, .. } => !sent && flags.urgent,
             _ => false,
         };

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use hashbrown::HashMap;
 
 use super::super::context::{ConnectionError, ConnectionId, ConnectionState, HandshakeOutcome};
-use super::super::device::DeviceError;
 use super::super::handshake::{Handshake, QpStatus, RemoteAddress, RemoteWindow, Step};
 use super::Endpoint;
 use super::control_words::OWN_BLOCK;
@@ -172,7 +171,11 @@ impl Endpoint {
         if message.step == Step::Reject {
             return self.lose(peer, ConnectionError::Rejected);
         }
-        let answer = match self.advance_connection(peer, message) {
+        let conn = self.context.borrow().connection_to(message.process);
+        self.peers[peer.at()].conn = Some(conn);
+        self.by_connection.insert(conn, peer);
+        let outcome = self.context.borrow().handle_handshake(conn, message);
+        let answer = match outcome {
             Ok(HandshakeOutcome::Proceed) => Step::Reply,
             Ok(HandshakeOutcome::PeerFirst) => Step::Yield,
             Ok(HandshakeOutcome::Retry) => {
@@ -190,18 +193,6 @@ impl Endpoint {
             Step::Confirm => self.send_handshake(peer, Step::Ready),
             _ => {}
         }
-    }
-
-    fn advance_connection(
-        &mut self,
-        peer: PeerId,
-        message: &Handshake,
-    ) -> Result<HandshakeOutcome, DeviceError> {
-        let mut context = self.context.borrow();
-        let conn = context.connection_to(message.process);
-        self.peers[peer.at()].conn = Some(conn);
-        self.by_connection.insert(conn, peer);
-        context.handle_handshake(conn, message)
     }
 
     /// Address of the block of control words that process `home` keeps for its pair with `target`,

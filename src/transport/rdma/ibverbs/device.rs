@@ -51,10 +51,7 @@ pub struct IbvDevice {
     cq: CompletionQueue,
     pd: ProtectionDomain,
     library: &'static Library,
-    name: String,
-    port: u8,
-    gid_index: u8,
-    pkey_index: u16,
+    port: Port,
     /// Packets to peers need a global route header.
     global: bool,
     limits: DeviceLimits,
@@ -84,9 +81,10 @@ impl IbvDevice {
         let list = DeviceList::get(library)?;
         let (candidates, mut reasons) = candidates(library, &list, wanted);
         for port in candidates {
-            match Self::create(library, &port) {
+            let name = port.name.clone();
+            match Self::create(library, port) {
                 Ok(device) => return Ok(device),
-                Err(reason) => reasons.push((port.name, reason)),
+                Err(reason) => reasons.push((name, reason)),
             }
         }
         Err(match reasons.is_empty() {
@@ -95,7 +93,7 @@ impl IbvDevice {
         })
     }
 
-    fn create(library: &'static Library, port: &Port) -> Result<Self, DeviceError> {
+    fn create(library: &'static Library, port: Port) -> Result<Self, DeviceError> {
         let device = &port.device;
         let attributes = library.query_device(device)?;
         let receive_depth = SRQ_DEPTH.min(attributes.max_srq_wr.max(1) as u32);
@@ -134,10 +132,6 @@ impl IbvDevice {
             cq,
             pd,
             library,
-            name: port.name.clone(),
-            port: port.number,
-            gid_index: port.gid_index,
-            pkey_index: port.pkey_index,
             // Virtual functions of InfiniBand devices may share their port's LID.
             global: port.is_ethernet() || port.attributes.flags & IBV_QPF_GRH_REQUIRED != 0,
             limits,
@@ -148,6 +142,7 @@ impl IbvDevice {
                 depth: depth.clamp(1, MAX_RD_ATOMIC) as u8,
                 gid: port.gid.raw,
             },
+            port,
             by_number: HashMap::new(),
             batch: vec![ibv_wc::default(); POLL_BATCH].into(),
             cq_failed: false,
@@ -259,7 +254,8 @@ impl Device for IbvDevice {
 
     fn name(&self) -> String {
         let paging = if self.on_demand_paging { ", on-demand paging" } else { "" };
-        format!("{} port {} (GID index {}{paging})", self.name, self.port, self.gid_index)
+        let Port { name, number, gid_index, .. } = &self.port;
+        format!("{name} port {number} (GID index {gid_index}{paging})")
     }
 
     unsafe fn register(
@@ -301,8 +297,8 @@ impl Device for IbvDevice {
         let qp = self.new_qp()?;
         let mut change = ibv_qp_attr {
             qp_state: IBV_QPS_INIT,
-            port_num: self.port,
-            pkey_index: self.pkey_index,
+            port_num: self.port.number,
+            pkey_index: self.port.pkey_index,
             qp_access_flags: IBV_ACCESS_REMOTE_WRITE
                 | IBV_ACCESS_REMOTE_READ
                 | IBV_ACCESS_REMOTE_ATOMIC,
@@ -331,13 +327,13 @@ impl Device for IbvDevice {
             ..ibv_qp_attr::default()
         };
         change.ah_attr.dlid = to.lid;
-        change.ah_attr.port_num = self.port;
+        change.ah_attr.port_num = self.port.number;
         // LIDs are unique within a subnet; the first half of the GID names the subnet.
         let other_subnet = to.gid[..8] != self.address.gid[..8] && to.gid != [0; 16];
         if self.global || to.lid == 0 || other_subnet {
             change.ah_attr.is_global = 1;
             change.ah_attr.grh.dgid = ibv_gid { raw: to.gid };
-            change.ah_attr.grh.sgid_index = self.gid_index;
+            change.ah_attr.grh.sgid_index = self.port.gid_index;
             change.ah_attr.grh.hop_limit = 64;
         }
         let mask = IBV_QP_STATE

@@ -50,6 +50,7 @@ impl<'a> PortSelection<'a> {
 }
 
 /// A usable port of an open device.
+#[derive(Debug)]
 pub(super) struct Port {
     pub(super) device: OpenDevice,
     /// Name of the device.
