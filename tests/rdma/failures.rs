@@ -250,7 +250,7 @@ fn everybody_learns_of_a_dead_process() {
 /// A wrong key, as if the peer had deregistered the memory.
 fn wrong(sender: Rank, bytes: &mut Vec<u8>) {
     if let (1, Some(mut message)) = (sender, Handshake::decode(&bytes[ENVELOPE..])) {
-        message.memory.rkey ^= 0x5500;
+        message.part.memory.rkey ^= 0x5500;
         bytes.splice(ENVELOPE.., message.encode());
     }
 }

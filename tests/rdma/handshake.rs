@@ -5,7 +5,9 @@
 use mpix_rma::engine::*;
 use mpix_rma::transport::am::wire::{Content, Packet};
 use mpix_rma::transport::rdma::device::PortAddress;
-use mpix_rma::transport::rdma::handshake::{Handshake, LEN, ProcessId, RemoteAddress, Step};
+use mpix_rma::transport::rdma::handshake::{
+    Handshake, LEN, ProcessId, QpStatus, RemoteAddress, RemoteWindow, Step,
+};
 
 use crate::carry::contexts;
 use crate::world::*;
@@ -32,19 +34,19 @@ fn malformed(rng: &mut fastrand::Rng) -> Vec<u8> {
         step: steps[rng.usize(0..steps.len())],
         // Mostly the sender's own id, or that of the receiver.
         process: ProcessId([if rng.u8(0..4) > 0 { rng.u64(1..4) } else { rng.u64(..) }, 1]),
-        generation: few(rng),
-        qp_number: few(rng),
-        connected: rng.bool(),
+        qp: QpStatus { generation: few(rng), number: few(rng), connected: rng.bool() },
         address: PortAddress {
             lid: rng.u16(..),
             mtu: rng.u8(..),
             depth: rng.u8(..),
             gid: [rng.u8(..); 16],
         },
-        window: few(rng),
-        memory: spot(rng),
-        words: spot(rng),
-        pair_words: spot(rng),
+        part: RemoteWindow {
+            window: few(rng),
+            memory: spot(rng),
+            words: spot(rng),
+            pair_words: spot(rng),
+        },
         flush_target: spot(rng),
         about: few(rng),
     };
@@ -167,14 +169,14 @@ fn only_encoded_messages_decode() {
     let handshake = Handshake {
         step: Step::Reply,
         process: ProcessId([1 << 60, 2]),
-        generation: 3,
-        qp_number: 77,
-        connected: true,
+        qp: QpStatus { generation: 3, number: 77, connected: true },
         address: PortAddress { lid: 9, mtu: 5, depth: 16, gid: std::array::from_fn(|at| at as u8) },
-        window: 12,
-        memory: address(1),
-        words: address(2),
-        pair_words: address(3),
+        part: RemoteWindow {
+            window: 12,
+            memory: address(1),
+            words: address(2),
+            pair_words: address(3),
+        },
         flush_target: address(4),
         about: 8,
     };

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-/// A set of addresses as maximal ranges: ends by starts.
+/// A set of addresses, as maximal ranges. Maps the start of each range to its end.
 #[derive(Debug, Default)]
 pub(super) struct AddressRanges(BTreeMap<usize, usize>);
 
 impl AddressRanges {
     pub(super) fn add(&mut self, at: usize, end: usize) {
         let (mut at, mut end) = (at, end);
-        // A range that begins right at the end is joined.
+        // Ranges that touch are joined.
         while let Some((from, to)) =
             self.last_before(end.saturating_add(1)).filter(|(_, to)| *to >= at)
         {
@@ -21,7 +21,9 @@ impl AddressRanges {
         }
     }
 
-    pub(super) fn remove(&mut self, at: usize, end: usize) {
+    /// Removes a range. Returns the parts of it that were in the set.
+    pub(super) fn remove(&mut self, at: usize, end: usize) -> Vec<(usize, usize)> {
+        let mut removed = Vec::new();
         while let Some((from, to)) = self.last_before(end).filter(|(_, to)| at < end && *to > at) {
             self.0.remove(&from);
             if to > end {
@@ -30,10 +32,12 @@ impl AddressRanges {
             if from < at {
                 self.0.insert(from, at);
             }
+            removed.push((from.max(at), to.min(end)));
         }
+        removed
     }
 
-    /// The last range that begins before this address.
+    /// The last range that starts before this address.
     fn last_before(&self, end: usize) -> Option<(usize, usize)> {
         self.0.range(..end).next_back().map(|(from, to)| (*from, *to))
     }
@@ -41,14 +45,6 @@ impl AddressRanges {
     /// Whether the set contains an address of the range.
     pub(super) fn meets(&self, at: usize, end: usize) -> bool {
         at < end && self.last_before(end).is_some_and(|(_, to)| to > at)
-    }
-
-    /// The parts of a range that are in the set, in order.
-    pub(super) fn within(&self, at: usize, end: usize) -> Vec<(usize, usize)> {
-        let parts = self.0.range(..end).rev().take_while(|(_, to)| **to > at);
-        let mut parts: Vec<_> = parts.map(|(from, to)| ((*from).max(at), (*to).min(end))).collect();
-        parts.reverse();
-        parts
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = (usize, usize)> {
@@ -72,12 +68,16 @@ mod tests {
             for _ in 0..30 {
                 let at = rng.usize(0..64);
                 let end = rng.usize(at..=64);
-                match rng.bool() {
-                    true => ranges.add(at, end),
-                    false => ranges.remove(at, end),
+                let add = rng.bool();
+                if add {
+                    ranges.add(at, end);
+                } else {
+                    let removed = ranges.remove(at, end);
+                    for (place, member) in model.iter().enumerate() {
+                        let part = removed.iter().any(|(from, to)| (*from..*to).contains(&place));
+                        assert_eq!(part, *member && (at..end).contains(&place));
+                    }
                 }
-                let add =
-                    ranges.0.range(..=at).next_back().is_some_and(|(_, to)| *to >= end) && at < end;
                 model[at..end].fill(add);
                 let held: Vec<_> = ranges.all().collect();
                 assert!(
@@ -87,11 +87,8 @@ mod tests {
                 );
                 assert_eq!(held.len(), ranges.len());
                 let (at, end) = (rng.usize(0..32), rng.usize(32..64));
-                let within = ranges.within(at, end);
                 for (place, member) in model.iter().enumerate() {
                     assert_eq!(ranges.meets(place, place + 1), *member, "{held:?}: {place}");
-                    let part = within.iter().any(|(from, to)| (*from..*to).contains(&place));
-                    assert_eq!(part, *member && (at..end).contains(&place));
                 }
                 assert_eq!(ranges.meets(at, end), model[at..end].contains(&true));
             }

@@ -7,7 +7,7 @@ use super::device::{Device, MemoryRegion, RegistrationError};
 pub(super) struct BufferPool {
     memory: Box<[CacheLine]>,
     size: usize,
-    region: MemoryRegion,
+    pub(super) region: MemoryRegion,
     free: Vec<u32>,
 }
 
@@ -28,14 +28,6 @@ impl BufferPool {
         let region =
             unsafe { device.register(memory.as_ptr() as usize, count as usize * size, false) }?;
         Ok(BufferPool { memory, size, region, free: (0..count).rev().collect() })
-    }
-
-    pub(super) fn lkey(&self) -> u32 {
-        self.region.lkey
-    }
-
-    pub(super) fn rkey(&self) -> u32 {
-        self.region.rkey
     }
 
     pub(super) fn len(&self) -> u32 {

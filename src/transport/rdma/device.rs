@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::io;
 
-/// The address of a port, as peers need it to connect.
+/// The address of a port, which peers need to connect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortAddress {
     /// InfiniBand's local identifier (LID); 0 on Ethernet.
@@ -35,11 +35,11 @@ pub struct DeviceLimits {
     pub receive_depth: u32,
     /// Queue pairs.
     pub max_qps: u32,
-    /// Local segments that one write gathers, and that one read scatters.
+    /// Most local segments that one write gathers, and that one read scatters.
     pub max_sge: [u32; 2],
     /// What the device's atomics are atomic with.
     pub atomics: AtomicCapability,
-    /// Whether the fence flag works. If not, the caller waits for earlier reads itself.
+    /// Whether the fence flag works. If not, the caller has to wait for earlier reads.
     pub fences: bool,
 }
 
@@ -80,9 +80,9 @@ pub enum Opcode {
     Read,
     /// Send with an immediate.
     SendImm(u32),
-    /// Adds to an 8-byte word of the peer. The old value arrives in local memory.
+    /// Adds to an 8-byte word of the peer. Stores the old value in local memory.
     FetchAdd(u64),
-    /// Stores `new` in an 8-byte word of the peer if it equals `expected`. The old value arrives in
+    /// Stores `new` in an 8-byte word of the peer if it equals `expected`. Stores the old value in
     /// local memory.
     CompareSwap {
         /// The value to compare with.
@@ -97,7 +97,7 @@ pub enum Opcode {
 pub struct WorkRequest {
     /// The operation.
     pub opcode: Opcode,
-    /// Sequence number in the queue, reported by the completion.
+    /// Sequence number in the queue. The completion reports it.
     pub id: u64,
     /// Local address.
     pub local: usize,
@@ -141,21 +141,21 @@ pub enum Completion {
         len: u32,
         /// The immediate.
         imm: u32,
-        /// It belongs to an RDMA write, which left the receive's memory untouched.
+        /// The immediate is that of an RDMA write, which does not use the receive's memory.
         from_write: bool,
     },
     /// A work request failed, and the queue pair with it. The status is for
     /// [`Device::status_text`].
     Error(Qp, u64, u32),
-    /// A receive failed, with this status. Its memory is the caller's again.
-    ReceiveError(u32, u32),
+    /// A receive was returned without a message. Its memory belongs to the caller again.
+    ReceiveReturned(u32),
 }
 
 /// Why the device, or a call of it, failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the texts of the errors say what they mean")]
 pub enum DeviceError {
-    /// libibverbs cannot be loaded: the loader's text.
+    /// libibverbs cannot be loaded, with the loader's text.
     #[error("{0}")]
     Library(String),
     #[error("libibverbs.so.1 has no {0}")]
@@ -206,7 +206,7 @@ pub enum PortError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the texts of the errors say what they mean")]
 pub enum RegistrationError {
-    /// The device, or the limit of locked memory, has no room. Fewer registrations may help.
+    /// The device or the limit of locked memory is exhausted. Ending registrations may help.
     #[error("ibv_reg_mr: out of memory, {0} bytes (see ulimit -l)")]
     OutOfMemory(usize),
     #[error("ibv_reg_mr: {}, {bytes} bytes", io::Error::from_raw_os_error(*errno))]
@@ -230,7 +230,7 @@ pub trait Device: Debug + Send {
 
     /// Registers `len` bytes at `addr` for all accesses.
     ///
-    /// The pages are locked, or with `on_demand` faulted in by the device when it needs them.
+    /// The pages are locked. With `on_demand`, the device faults them in when it needs them.
     ///
     /// # Safety
     /// The memory must stay mapped until it is unregistered: the device writes to it.
@@ -244,7 +244,7 @@ pub trait Device: Debug + Send {
     /// Ends a registration.
     fn unregister(&mut self, id: u64);
 
-    /// Creates a queue pair. Returns its handle, and its number for peers.
+    /// Creates a queue pair. Returns its handle, and the number by which peers address it.
     fn create_qp(&mut self) -> Result<(Qp, u32), DeviceError>;
 
     /// Connects a queue pair to the peer's queue pair `number` at port `to`.
@@ -252,12 +252,12 @@ pub trait Device: Debug + Send {
 
     /// Destroys a queue pair and abandons its work requests.
     ///
-    /// Appends the completions that are due to `completions`. The caller discards those of this
+    /// Appends all completions that are available to `completions`. The caller drops those of this
     /// queue pair. `drained`: at most an outgoing acknowledgement is outstanding on it.
     fn destroy_qp(&mut self, qp: Qp, drained: bool, completions: &mut VecDeque<Completion>);
 
-    /// Posts a work request. If the local memory is more than one segment, `segments` lists them;
-    /// all of them have the request's `lkey`.
+    /// Posts a work request. If the local memory has several segments, `segments` lists them; all
+    /// have the request's `lkey`.
     ///
     /// # Safety
     /// Unless the request is inline, its local memory must stay valid and unchanged until the
@@ -265,7 +265,7 @@ pub trait Device: Debug + Send {
     /// then.
     ///
     /// # Errors
-    /// The device refuses; nothing was posted.
+    /// The device refuses the request; nothing was posted.
     unsafe fn post_send(
         &mut self,
         qp: Qp,
@@ -279,7 +279,7 @@ pub trait Device: Debug + Send {
     /// The memory must stay valid, and belongs to the device, until the receive completes.
     ///
     /// # Errors
-    /// The device refuses; nothing was posted.
+    /// The device refuses the request; nothing was posted.
     unsafe fn post_receive(
         &mut self,
         receive: u32,
@@ -288,7 +288,7 @@ pub trait Device: Debug + Send {
         lkey: u32,
     ) -> Result<(), DeviceError>;
 
-    /// Polls the completion queue: appends a bounded number of completions, in order for each queue
+    /// Polls the completion queue. Appends a bounded number of completions, in order for each queue
     /// pair. Returns whether there may be more.
     fn poll(&mut self, completions: &mut VecDeque<Completion>) -> bool;
 

@@ -9,18 +9,18 @@ use crate::transport::datatype::Combine;
 /// An operation on a word of a peer.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) enum AtomicOp {
-    /// An access to a lock word, or one that the device has.
+    /// An access to a lock word, or an accumulate for which the device has an atomic.
     Word(Atomic),
-    /// A reduction of an 8-byte element with this operand.
+    /// Any other reduction of an 8-byte element, with this operand.
     Reduce(Combine, u64),
 }
 
 impl AtomicOp {
-    /// The new value, if the operation must be emulated by a loop of compare-and-swaps: the device
-    /// has no such atomic.
+    /// The new value for a word that holds `old`, if the device has no such atomic. The operation
+    /// is then emulated by a loop of compare-and-swaps.
     fn emulated(self, old: u64) -> Option<u64> {
         match self {
-            // The word is nearly always 0, which is expected first.
+            // The loop first expects 0, which the word nearly always holds.
             AtomicOp::Word(Atomic::Swap(new)) => Some(new),
             AtomicOp::Word(_) => None,
             AtomicOp::Reduce(combine, operand) => {
@@ -33,13 +33,14 @@ impl AtomicOp {
     }
 }
 
+/// Who gets the old value of a word.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) enum Requester {
     Nobody,
-    /// Nobody, but the access must not overtake earlier reads.
+    /// Nobody, and the access must not overtake earlier gets.
     Signal,
     Lock(LockTicket),
-    /// An accumulate; the old value goes to this address, unless that is 0.
+    /// An accumulate. The old value is stored at this address, unless that is 0.
     Operation(Ticket, usize),
 }
 
@@ -47,17 +48,17 @@ pub(in super::super) enum Requester {
 pub(super) struct WordAccess {
     window: u32,
     pub(super) conn: ConnectionId,
-    /// The generation of the connection in which it began.
+    /// The generation of the connection in which the access began.
     generation: u32,
     pub(super) requester: Requester,
     word: RemoteAddress,
     pub(super) op: AtomicOp,
-    /// The value that an emulated operation expects.
+    /// The old value that an emulated operation expects.
     expected: u64,
 }
 
 impl WordAccess {
-    /// Whether later requests on the connection may take effect before it does.
+    /// Whether later requests on the connection may take effect before this access does.
     fn is_cas_loop(&self) -> bool {
         self.is_accumulate() && matches!(self.op, AtomicOp::Reduce(..))
     }
@@ -68,7 +69,7 @@ impl WordAccess {
 }
 
 impl Context {
-    /// Starts an access to a word of a peer. The requester gets its result as an event of `window`.
+    /// Starts an access to a word of a peer. The result becomes an event of `window`.
     pub(in super::super) fn access(
         &mut self,
         conn: ConnectionId,
@@ -81,37 +82,37 @@ impl Context {
             self.stats.refused += 1;
             return Err(NoResource);
         };
-        let generation = self.connections[conn as usize].generation;
+        let generation = self.connections[conn].generation;
         let access = WordAccess { window, conn, generation, requester, word, op, expected: 0 };
         self.accesses[buffer as usize] = Some(access);
         self.post_access(buffer).inspect_err(|_| {
             self.accesses[buffer as usize] = None;
             self.word_buffers.give_back(buffer);
         })?;
-        let connection = &mut self.connections[conn as usize];
+        let connection = &mut self.connections[conn];
         connection.cas_loops += u32::from(access.is_cas_loop());
         connection.accumulates += u32::from(access.is_accumulate());
         Ok(())
     }
 
-    /// Whether an accumulate may still repeat its compare-and-swap, so that nothing ordered after
-    /// it may be posted.
+    /// Whether an accumulate may have to repeat its compare-and-swap. Until then, nothing that must
+    /// be ordered behind it may be posted.
     pub(in super::super) fn has_cas_loops(&self, conn: ConnectionId) -> bool {
-        self.connections[conn as usize].cas_loops > 0
+        self.connections[conn].cas_loops > 0
     }
 
     pub(in super::super) fn has_accumulates(&self, conn: ConnectionId) -> bool {
-        self.connections[conn as usize].accumulates > 0
+        self.connections[conn].accumulates > 0
     }
 
-    /// Repeats an access, now or when there is room.
+    /// Posts an access again, now or when there is room.
     pub(super) fn retry_access(&mut self, buffer: u32) {
         if self.post_access(buffer).is_ok() {
             return;
         }
         let WordAccess { conn, generation, .. } =
             self.accesses[buffer as usize].expect("an access in flight");
-        if self.connections[conn as usize].generation == generation {
+        if self.connections[conn].generation == generation {
             self.retry_queue.push(buffer);
         } else {
             // The connection has failed.
@@ -131,11 +132,11 @@ impl Context {
             _ => Opcode::Read,
         };
         let addr = self.word_buffers.addr(buffer);
-        let lkey = self.word_buffers.lkey();
+        let lkey = self.word_buffers.region.lkey;
         let local = LocalBuffer { addr: addr as usize, len: 8, lkey, segments: &[] };
         if let AtomicOp::Word(Atomic::Store(value)) = op {
-            // A write, which the read behind it makes visible. Both are posted or none: a write
-            // that is repeated could undo a later one of somebody else.
+            // A store is a write and a read behind it, which makes the write visible. Both are
+            // posted or none: repeating the write could undo a later write of another process.
             if self.free_slots(conn, window, true) < 2 {
                 self.stats.refused += 1;
                 return Err(NoResource);
@@ -147,7 +148,7 @@ impl Context {
             let flags = PostFlags { inline, urgent: true, ..PostFlags::default() };
             let write = Request { opcode: Opcode::Write, local, remote: word, flags };
             // SAFETY: the buffer belongs to this access until it is freed. The read behind the
-            // write stores into it only after the write has been executed: a queue keeps its order.
+            // write stores into it after the write was executed, because a queue keeps its order.
             unsafe { self.post(conn, window, &write, Purpose::Fragment(Held::Nothing)) }?;
         }
         let fence = matches!(requester, Requester::Signal);
@@ -158,7 +159,7 @@ impl Context {
         unsafe { self.post(conn, window, &request, Purpose::Access(buffer)) }
     }
 
-    /// The response of an access has arrived.
+    /// Handles the response of an access: repeats the access, or passes on the old value.
     pub(super) fn finish_access(&mut self, buffer: u32) {
         let access = self.accesses[buffer as usize].as_mut().expect("an access in flight");
         // SAFETY: the buffer belongs to this access and is aligned to 64; the device has completed
@@ -189,11 +190,11 @@ impl Context {
         }
     }
 
-    /// Ends an access that is complete, or abandoned.
+    /// Ends an access that is complete or abandoned.
     pub(super) fn free_access(&mut self, buffer: u32) {
         let Some(access) = self.accesses[buffer as usize].take() else { return };
         self.word_buffers.give_back(buffer);
-        let connection = &mut self.connections[access.conn as usize];
+        let connection = &mut self.connections[access.conn];
         if connection.generation == access.generation {
             connection.cas_loops -= u32::from(access.is_cas_loop());
             connection.accumulates -= u32::from(access.is_accumulate());

@@ -1,4 +1,4 @@
-//! Progress: taking in completions, and failing connections.
+//! Progress: handling completions, and failing connections.
 
 use super::super::device::{Completion, DeviceError};
 use super::super::endpoint::decode_imm;
@@ -13,32 +13,32 @@ use crate::transport::PACKET;
 use crate::transport::copy;
 use crate::transport::datatype;
 
-/// Batches of completions that one poll takes in.
+/// Most batches of completions that one poll handles.
 const MAX_BATCHES: u32 = 64;
-/// Receives are posted again when 1/8 of the receive buffers have been used.
+/// Receives are posted again when 1/8 of the receive buffers are unposted.
 const REPOST_FRACTION: u32 = 8;
 
-/// What a look at the completion queue has found.
+/// What one poll of the completion queue has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Batch {
     Empty,
-    /// Completions, and there were no others.
+    /// All completions that there were.
     All,
-    /// Completions, and maybe there are more.
+    /// Some completions; there may be more.
     More,
 }
 
 impl Context {
-    /// Makes progress: takes in completions, and drives whatever waits for resources. Returns
-    /// whether there were completions.
+    /// Makes progress: handles completions, and retries what waits for resources. Returns whether
+    /// there were completions.
     pub fn poll(&mut self) -> bool {
         for buffer in std::mem::take(&mut self.retry_queue) {
             self.retry_access(buffer);
         }
         self.registrations.drop_stale(&mut *self.device);
         let mut moved = false;
-        // All completions: whoever sees the end of a peer's operation must also see what the peer
-        // has sent before.
+        // Handles all completions, because a process that sees the end of a peer's operation must
+        // also see what the peer has sent before.
         for _ in 0..MAX_BATCHES {
             let batch = self.take_batch();
             moved |= batch != Batch::Empty;
@@ -54,15 +54,14 @@ impl Context {
         moved
     }
 
-    /// Takes in a bounded number of completions.
+    /// Handles a bounded number of completions.
     pub(in super::super) fn take_batch(&mut self) -> Batch {
         let more = !self.completions.is_empty() || self.device.poll(&mut self.completions);
         let count = self.completions.len();
         for _ in 0..count {
-            match self.completions.pop_front() {
-                Some(completion) => self.handle_completion(completion),
-                None => break,
-            }
+            // A failed connection drops completions from the queue.
+            let Some(completion) = self.completions.pop_front() else { break };
+            self.handle_completion(completion);
         }
         if self.unposted_receives.len() as u32 >= self.receive_buffers.len() / REPOST_FRACTION {
             self.repost_receives();
@@ -97,23 +96,23 @@ impl Context {
                     self.fail_connection(conn, &error);
                 }
             }
-            Completion::ReceiveError(receive, _) => self.unposted_receives.push(receive),
+            Completion::ReceiveReturned(receive) => self.unposted_receives.push(receive),
         }
     }
 
-    /// Posts used receives again, after whatever has come in by them has been taken in: somebody
-    /// may wait for that.
+    /// Posts used receives again. Call it after their messages were handled, because the
+    /// application may wait for those.
     fn repost_receives(&mut self) {
         while let Err(reason) = self.post_receives() {
             log::error!("verbs: a receive buffer is lost: {reason}");
         }
     }
 
-    /// Posts unposted receives, up to the first error.
+    /// Posts unposted receives, up to the first that the device refuses.
     pub(super) fn post_receives(&mut self) -> Result<(), DeviceError> {
         while let Some(receive) = self.unposted_receives.pop() {
             let addr = self.receive_buffers.addr(receive) as usize;
-            let lkey = self.receive_buffers.lkey();
+            let lkey = self.receive_buffers.region.lkey;
             // SAFETY: the buffer is in no posted receive, its contents have been copied out, and it
             // is not touched before the receive completes.
             unsafe { self.device.post_receive(receive, addr, PACKET as u32, lkey) }?;
@@ -121,8 +120,8 @@ impl Context {
         Ok(())
     }
 
-    /// Takes in a message. The immediate of a write names a window and a counter, that of a send
-    /// the window to which the packet belongs.
+    /// Handles a received message. The immediate of a write names a window and a counter. The
+    /// immediate of a send names the window of the packet.
     fn handle_receive(
         &mut self,
         conn: ConnectionId,
@@ -133,7 +132,7 @@ impl Context {
     ) {
         // A message from the peer implies that its queue pair is in RTS.
         self.mark_established(conn);
-        self.connections[conn as usize].received += 1;
+        self.connections[conn].received += 1;
         if from_write {
             let (window, counter) = decode_imm(imm);
             if let Some(events) = self.events_of(window) {
@@ -147,27 +146,27 @@ impl Context {
         let len = (len as usize).min(PACKET);
         let data = self.receive_buffers.addr(receive).cast_const();
         if self.open_slot(imm).is_none() {
-            return log::warn!("verbs: a packet for window {imm}, which does not exist");
+            return log::warn!("verbs: dropped a packet of {len} bytes for unknown window {imm}");
         }
         let mut bytes = self.spare_packets.pop().unwrap_or_else(|| Vec::with_capacity(PACKET));
         bytes.clear();
         // SAFETY: the receive is complete, so the device has written `len` bytes to its buffer of
-        // `PACKET` bytes and is done with it.
+        // `PACKET` bytes and no longer accesses it.
         bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(data, len) });
         if let Some(events) = self.events_of(imm) {
             events.packets.push_back((conn, bytes));
         }
     }
 
-    /// The requests of a connection up to `number` are complete.
+    /// Completes the requests of a connection up to `number`.
     pub(super) fn complete_up_to(&mut self, conn: ConnectionId, number: u64) {
-        let connection = &mut self.connections[conn as usize];
+        let connection = &mut self.connections[conn];
         self.in_flight -= number.saturating_sub(connection.completed) as u32;
         connection.completed = connection.completed.max(number);
         connection.signalled = connection.signalled.saturating_sub(1);
         let mut fenced = 0;
         while let Some(request) =
-            self.connections[conn as usize].in_flight.pop_front_if(|first| first.number <= number)
+            self.connections[conn].in_flight.pop_front_if(|first| first.number <= number)
         {
             if request.remote_fence {
                 fenced = request.number;
@@ -175,14 +174,14 @@ impl Context {
             self.complete(conn, request);
         }
         while let Some(put) =
-            self.connections[conn as usize].unfenced.pop_front_if(|first| first.number <= fenced)
+            self.connections[conn].unfenced.pop_front_if(|first| first.number <= fenced)
         {
             self.push_finished(put.window, put.ticket, Stage::Remote);
             self.end_request(put.window);
         }
     }
 
-    /// A window has one request less in flight.
+    /// Counts a request of a window as no longer in flight.
     fn end_request(&mut self, window: u32) {
         let Some(slot) = self.slot(window) else { return };
         slot.in_flight -= 1;
@@ -200,12 +199,12 @@ impl Context {
                     self.push_finished(window, ticket, Stage::Local);
                 }
                 let put = UnfencedPut { number, window, ticket };
-                self.connections[conn as usize].unfenced.push_back(put);
-                // In flight for its window until a remote fence completes.
+                self.connections[conn].unfenced.push_back(put);
+                // The put counts as in flight until a remote fence completes.
                 return;
             }
             Purpose::Get { ticket, to, len, held, unpack } => {
-                // If the window is closed, nobody waits, and the result buffer may be gone.
+                // If the window is closed, the result buffer may no longer exist.
                 if let (Held::Buffer(buffer), true) = (&held, self.open_slot(window).is_some()) {
                     let (from, to) = (self.buffers.addr(*buffer), to as *mut u8);
                     // SAFETY: the device has filled the buffer. The application keeps the result
@@ -232,9 +231,9 @@ impl Context {
         self.end_request(window);
     }
 
-    /// What a request was, for errors and the log.
+    /// Describes a request, for errors and the log.
     pub(super) fn describe_request(&self, conn: ConnectionId, number: u64) -> &'static str {
-        let requests = &self.connections[conn as usize].in_flight;
+        let requests = &self.connections[conn].in_flight;
         let found = requests.iter().find(|request| request.number >= number);
         match found.map(|request| &request.purpose) {
             Some(Purpose::Put { .. }) => "a put (RDMA write)",
@@ -258,8 +257,8 @@ impl Context {
     /// Fails the connections on which requests of a window are still in flight.
     #[cold]
     pub(in super::super) fn abort_window(&mut self, window: u32) {
-        for conn in 0..self.connections.len() as u32 {
-            let connection = &self.connections[conn as usize];
+        for conn in 0..self.connections.len() {
+            let connection = &self.connections[conn];
             let requests = connection.in_flight.iter().map(|request| request.window);
             let mut windows = requests.chain(connection.unfenced.iter().map(|put| put.window));
             if windows.any(|other| other == window) {
@@ -268,13 +267,13 @@ impl Context {
         }
     }
 
-    /// Ends a failed connection: drops its requests, and reports the loss to all open windows. A
-    /// window that needs the peer later connects anew.
+    /// Closes a failed connection: drops its requests, and reports the loss to all open windows. A
+    /// window that is made later may connect to the peer again.
     #[cold]
     pub(super) fn fail_connection(&mut self, conn: ConnectionId, error: &ConnectionError) {
-        // First, so that the device no longer accesses the memory of the requests.
+        // Done first, so that the device no longer accesses the memory of the requests.
         self.destroy_qp(conn);
-        let connection = &mut self.connections[conn as usize];
+        let connection = &mut self.connections[conn];
         let (in_flight, unfenced) =
             (std::mem::take(&mut connection.in_flight), std::mem::take(&mut connection.unfenced));
         for InFlight { window, purpose, .. } in in_flight {

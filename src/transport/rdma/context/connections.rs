@@ -1,29 +1,30 @@
 //! Connections: queue pairs are created on demand, connected by a handshake, and disconnected when
 //! others need their place.
 //!
-//! **Disconnecting.** The process that needs the place waits until its requests are complete, and
-//! sends a *disconnect* message. The peer does the same. A queue pair keeps its order, so nothing
-//! arrives after the peer's disconnect, and nothing is in flight once one's own has completed. Then
-//! the queue pair is destroyed, and both sides start the next *generation* of the connection, by
-//! which messages of earlier ones are recognised. The queue pair lives on for some polls: a device
-//! may deliver the peer's disconnect before it acknowledges it, and if nobody acknowledges, the
-//! peer retries for seconds. Addresses of registered memory stay known, so a later connection takes
-//! a handshake only.
+//! **Disconnecting.** A process that needs the place of a queue pair waits until its requests there
+//! are complete, and sends a *disconnect* message. The peer does the same. A queue pair keeps its
+//! order, so nothing arrives behind the peer's disconnect, and nothing is in flight once one's own
+//! disconnect is complete. Then both sides destroy the queue pair and start the next *generation*
+//! of the connection, which tells its handshake messages from earlier ones. Addresses of registered
+//! memory stay known, so connecting again takes only a handshake.
+//!
+//! A queue pair outlives the peer's disconnect by some polls. A device may deliver the disconnect
+//! before it acknowledges it, and a peer without an acknowledgement retries for seconds.
 
 use super::super::device::{DeviceError, Opcode, PortAddress};
-use super::super::handshake::{Handshake, ProcessId, RemoteAddress};
+use super::super::handshake::{Handshake, ProcessId, QpStatus, RemoteAddress};
 use super::{
     Batch, Completion, Connection, ConnectionId, Context, Held, NO_WINDOW, PostFlags, Purpose,
 };
 
 /// The immediate of a disconnect message, in place of a window.
 pub(super) const DISCONNECT: u32 = u32::MAX;
-/// Polls after which a needed queue pair is created beyond the limit: a peer that computes does not
-/// answer a disconnect.
+/// Polls after which a queue pair is created in spite of the limit, because a peer that computes
+/// does not answer a disconnect.
 const MAX_WAIT_POLLS: u64 = 1 << 14;
-/// Polls for which a new, unused queue pair is kept.
+/// Polls for which a new queue pair is kept although it is unused.
 const UNUSED_POLLS: u64 = 256;
-/// Polls for which a queue pair waits for the connection to a process with a lower id.
+/// Polls for which an unconnected queue pair is kept for a process with a lower id.
 const YIELD_POLLS: u64 = 1 << 10;
 /// Polls for which a queue pair outlives the peer's disconnect.
 const TIME_WAIT_POLLS: u64 = 64;
@@ -35,9 +36,9 @@ pub(in super::super) enum ConnectionState {
     Closed,
     /// The queue pair is not connected.
     Created,
-    /// The queue pair is connected (RTS), the peer's may not be.
+    /// The queue pair is connected (RTS). The peer's may not be.
     Connected,
-    /// Both are connected.
+    /// Both queue pairs are connected.
     Established,
     /// The connection is being closed.
     Disconnecting {
@@ -48,20 +49,20 @@ pub(in super::super) enum ConnectionState {
     },
 }
 
-/// How many queue pairs the process has, and who needs one.
+/// The number of queue pairs, and the connections that need one.
 #[derive(Debug, Default)]
 pub(super) struct QpQuota {
-    /// Queue pairs, without the loopback.
+    /// Queue pairs, without that of the loopback connection.
     in_use: u32,
     limit: u32,
     disconnecting: Vec<ConnectionId>,
-    /// Connections that need a queue pair, and since which poll.
+    /// Connections that need a queue pair, each with the poll since which it waits.
     waiting: Vec<(ConnectionId, u64)>,
     /// Polls so far: the clock of this file.
     pub(super) polls: u64,
-    /// Queue pairs have ever been short.
+    /// The limit was reached at some time.
     was_short: bool,
-    /// The log has said that the limit is exceeded.
+    /// The log already says that the limit is exceeded.
     warned: bool,
 }
 
@@ -75,42 +76,33 @@ impl QpQuota {
     }
 }
 
-/// What a handshake message says about the sender's queue pair.
-#[derive(Clone, Copy, Debug)]
-pub(in super::super) struct QpStatus {
-    pub(in super::super) generation: u32,
-    /// 0: there is none.
-    pub(in super::super) number: u32,
-    pub(in super::super) connected: bool,
-}
-
-/// What became of a handshake message.
+/// How to go on with a handshake message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum HandshakeOutcome {
-    /// It may be answered.
+    /// Answer it.
     Proceed,
-    /// Try again: the queue pair that it needs, or speaks of, is not there yet.
+    /// Handle it again later, because a queue pair is not available yet.
     Retry,
-    /// The sender has to create its queue pair first.
+    /// Answer that the sender has to create its queue pair first.
     PeerFirst,
 }
 
 impl Context {
-    /// Limits the queue pairs, beside one to the process itself. The limit is exceeded if peers do
-    /// not answer a disconnect.
+    /// Limits the number of queue pairs, not counting that of the loopback connection. The limit is
+    /// exceeded if peers do not answer a disconnect.
     pub fn set_max_qps(&mut self, limit: u32) {
         self.quota.limit = limit.clamp(1, self.limits.max_qps.max(1));
     }
 
-    /// Queue pairs in use, without the one to the process itself.
+    /// Queue pairs in use, without that of the loopback connection.
     #[must_use]
     pub fn qps_in_use(&self) -> u32 {
         self.quota.in_use
     }
 
-    /// The connection to a process, which may be closed.
+    /// The connection to a process. It may be closed.
     pub(in super::super) fn connection_to(&mut self, peer: ProcessId) -> ConnectionId {
-        let next = self.connections.len() as u32;
+        let next = self.connections.len();
         let conn = *self.by_process.entry(peer).or_insert(next);
         if conn == next {
             let is_higher = self.process > peer;
@@ -120,39 +112,43 @@ impl Context {
     }
 
     pub(in super::super) fn connection_state(&self, conn: ConnectionId) -> ConnectionState {
-        self.connections[conn as usize].state
+        self.connections[conn].state
     }
 
+    /// The state of a connection's queue pair, for the peer.
     pub(in super::super) fn qp_status(&self, conn: ConnectionId) -> QpStatus {
-        let Connection { state, generation, qp_number, .. } = self.connections[conn as usize];
+        let Connection { state, generation, qp_number, .. } = self.connections[conn];
         let connected = matches!(state, ConnectionState::Connected | ConnectionState::Established);
         let exists = connected || state == ConnectionState::Created;
         QpStatus { generation, number: if exists { qp_number } else { 0 }, connected }
     }
 
-    /// Does for a connection what a handshake message allows.
+    /// Creates or connects the queue pair of a connection, as far as a handshake message allows.
     pub(in super::super) fn handle_handshake(
         &mut self,
         conn: ConnectionId,
         message: &Handshake,
     ) -> Result<HandshakeOutcome, DeviceError> {
         let needs_qp = message.step.needs_qp();
-        let known = message.generation != Handshake::UNKNOWN;
-        if known && message.generation > self.connections[conn as usize].generation {
-            // The peer has closed the connection, which this process has not noticed yet.
-            if !self.peer_closed(conn, message.generation) {
-                return Ok(HandshakeOutcome::Retry);
-            }
+        let peers = message.qp;
+        let known = peers.generation != QpStatus::UNKNOWN.generation;
+        // In a later generation, the peer has closed the connection that this process still has.
+        if known
+            && peers.generation > self.connections[conn].generation
+            && !self.peer_closed(conn, peers.generation)
+        {
+            return Ok(HandshakeOutcome::Retry);
         }
-        let Connection { state, is_higher, generation, .. } = self.connections[conn as usize];
-        let has_number = known && message.generation == generation && message.qp_number != 0;
+        let Connection { state, is_higher, generation, .. } = self.connections[conn];
+        let has_number = known && peers.generation == generation && peers.number != 0;
         match state {
             ConnectionState::Closed
-                if needs_qp && self.quota.was_short && is_higher && message.qp_number == 0 =>
+                if needs_qp && self.quota.was_short && is_higher && peers.number == 0 =>
             {
                 return Ok(HandshakeOutcome::PeerFirst);
             }
-            // Nothing is left to do; the sender may already be finalizing and never disconnect.
+            // Nothing is left to do. Waiting could take forever, because the sender may already be
+            // finalizing and never disconnect.
             ConnectionState::Disconnecting { .. } if has_number && !needs_qp => {
                 return Ok(HandshakeOutcome::Proceed);
             }
@@ -161,18 +157,18 @@ impl Context {
             _ => return Ok(HandshakeOutcome::Retry),
         }
         if has_number {
-            let (number, target) = (message.qp_number, message.flush_target);
-            self.connect_qp(conn, number, &message.address, target)?;
-            if message.connected {
+            self.connect_qp(conn, peers.number, &message.address, message.flush_target)?;
+            if peers.connected {
                 self.mark_established(conn);
             }
         }
         Ok(HandshakeOutcome::Proceed)
     }
 
-    /// Creates the queue pair of a connection if it has none; false if that takes time.
+    /// Creates the queue pair of a connection if it has none. Returns false if another call is
+    /// needed.
     fn ensure_qp(&mut self, conn: ConnectionId) -> Result<bool, DeviceError> {
-        match self.connections[conn as usize].state {
+        match self.connections[conn].state {
             ConnectionState::Closed => {}
             ConnectionState::Disconnecting { .. } => return Ok(false),
             _ => return Ok(true),
@@ -185,7 +181,7 @@ impl Context {
                 now
             }
         };
-        let is_loopback = self.connections[conn as usize].is_loopback;
+        let is_loopback = self.connections[conn].is_loopback;
         let too_many = self.quota.in_use >= self.quota.limit && !is_loopback;
         if too_many && now - since < MAX_WAIT_POLLS {
             self.make_room();
@@ -202,15 +198,15 @@ impl Context {
                 self.quota.forget(conn);
                 self.quota.in_use += u32::from(!is_loopback);
                 self.stats.qps_created += 1;
-                let connection = &mut self.connections[conn as usize];
+                let connection = &mut self.connections[conn];
                 (connection.qp, connection.qp_number) = (Some(qp), number);
                 (connection.state, connection.used) = (ConnectionState::Created, now);
                 self.by_qp.insert(qp, conn);
                 Ok(true)
             }
-            // The memory of queue pairs is locked, as registrations are.
-            Err(_) if self.registrations.evict_all(&mut *self.device) => Ok(false),
-            // The device is exhausted. Lower the limit, and wait for a queue pair of our own.
+            // Queue pairs need locked memory, which cached registrations may have exhausted.
+            Err(_) if self.registrations.evict(&mut *self.device, 1) => Ok(false),
+            // The device is exhausted. Lower the limit, and disconnect another connection.
             Err(_) if self.quota.in_use > 0 && now - since < MAX_WAIT_POLLS => {
                 self.quota.limit = self.quota.limit.min(self.quota.in_use);
                 self.make_room();
@@ -223,7 +219,7 @@ impl Context {
         }
     }
 
-    /// Disconnects as many idle connections as others wait for queue pairs.
+    /// Disconnects idle connections, as many as there are others that wait for a queue pair.
     fn make_room(&mut self) {
         self.quota.was_short = true;
         loop {
@@ -231,14 +227,12 @@ impl Context {
             if free + self.quota.disconnecting.len() >= self.quota.waiting.len() {
                 return;
             }
-            let candidates =
-                (0..self.connections.len() as u32).filter(|conn| self.can_disconnect(*conn));
-            let Some(oldest) = candidates.min_by_key(|conn| self.connections[*conn as usize].used)
-            else {
+            let candidates = (0..self.connections.len()).filter(|conn| self.can_disconnect(*conn));
+            let Some(oldest) = candidates.min_by_key(|conn| self.connections[*conn].used) else {
                 return;
             };
-            if self.connections[oldest as usize].state == ConnectionState::Created {
-                // The peer learns of it when it answers.
+            if self.connections[oldest].state == ConnectionState::Created {
+                // The peer learns of this when it answers.
                 self.close_connection(oldest);
             } else {
                 self.start_disconnect(oldest, None);
@@ -247,10 +241,11 @@ impl Context {
         }
     }
 
-    /// Whether a connection may be closed for another one: it is idle and has had time to be used.
+    /// Whether a connection may be closed for another one: it is idle, and was used or had time
+    /// enough to be used.
     fn can_disconnect(&self, conn: ConnectionId) -> bool {
-        let connection = &self.connections[conn as usize];
-        if connection.is_loopback || connection.generation >= Handshake::UNKNOWN - 1 {
+        let connection = &self.connections[conn];
+        if connection.is_loopback || connection.generation >= QpStatus::UNKNOWN.generation - 1 {
             return false;
         }
         let age = self.quota.polls - connection.used;
@@ -259,8 +254,8 @@ impl Context {
                 (connection.posted + connection.received > 0 || age >= UNUSED_POLLS)
                     && self.is_idle(conn)
             }
-            // The peer may wait for another one in the same way, and so on. There is no cycle if
-            // each waits for a process with a higher id only, so the others give up soon.
+            // The peer may hold a queue pair and wait for a third process, and so on. If each waits
+            // only for a process with a higher id, there is no cycle. So the others give up soon.
             ConnectionState::Created => {
                 age >= if connection.is_higher { YIELD_POLLS } else { MAX_WAIT_POLLS / 2 }
             }
@@ -268,9 +263,9 @@ impl Context {
         }
     }
 
-    /// Whether the completion of a last message would imply that nothing is in flight.
+    /// Whether nothing is left in flight once a last message is complete.
     fn is_idle(&self, conn: ConnectionId) -> bool {
-        let connection = &self.connections[conn as usize];
+        let connection = &self.connections[conn];
         let is_here = |buffer: &u32| {
             self.accesses[*buffer as usize].as_ref().is_some_and(|access| access.conn == conn)
         };
@@ -281,22 +276,21 @@ impl Context {
     }
 
     fn start_disconnect(&mut self, conn: ConnectionId, received: Option<u64>) {
-        self.connections[conn as usize].state =
-            ConnectionState::Disconnecting { sent: false, received };
+        self.connections[conn].state = ConnectionState::Disconnecting { sent: false, received };
         self.quota.disconnecting.push(conn);
     }
 
-    /// The peer's disconnect has arrived.
+    /// Handles the peer's disconnect.
     pub(super) fn handle_disconnect(&mut self, conn: ConnectionId) {
         let now = Some(self.quota.polls);
-        match &mut self.connections[conn as usize].state {
+        match &mut self.connections[conn].state {
             ConnectionState::Disconnecting { received, .. } => *received = now,
             ConnectionState::Closed => {}
             _ => self.start_disconnect(conn, now),
         }
     }
 
-    /// Goes on with all connections that are being closed.
+    /// Makes progress with all connections that are being closed.
     pub(super) fn drive_disconnects(&mut self) {
         self.quota.polls += 1;
         for at in (0..self.quota.disconnecting.len()).rev() {
@@ -307,9 +301,7 @@ impl Context {
     }
 
     fn drive_disconnect(&mut self, conn: ConnectionId) {
-        let ConnectionState::Disconnecting { sent, received } =
-            self.connections[conn as usize].state
-        else {
+        let ConnectionState::Disconnecting { sent, received } = self.connections[conn].state else {
             return;
         };
         if sent {
@@ -318,52 +310,51 @@ impl Context {
             {
                 self.close_connection(conn);
             }
-        } else if !self.connections[conn as usize].in_flight.is_empty() {
-            // The disconnect is posted alone, so that its failure loses nothing else: the peer may
-            // destroy its queue pair before it has acknowledged it.
+        } else if !self.connections[conn].in_flight.is_empty() {
+            // The disconnect is posted when nothing else is in flight. It fails if the peer
+            // destroys its queue pair before the acknowledgement, and then nothing else is lost.
             self.request_completion(conn, NO_WINDOW);
         } else if self.is_idle(conn) {
             let flags = PostFlags { signalled: true, urgent: true, ..PostFlags::default() };
             let purpose = Purpose::Fragment(Held::Nothing);
             let opcode = Opcode::SendImm(DISCONNECT);
             if self.post_empty(conn, NO_WINDOW, opcode, flags, purpose).is_ok() {
-                self.connections[conn as usize].state =
+                self.connections[conn].state =
                     ConnectionState::Disconnecting { sent: true, received };
             }
         }
     }
 
-    /// Both disconnects have arrived, and nothing is in flight.
+    /// Whether both disconnects have been delivered, and nothing is in flight.
     fn is_drained(&self, conn: ConnectionId) -> bool {
-        let connection = &self.connections[conn as usize];
-        let both = matches!(
-            connection.state,
-            ConnectionState::Disconnecting { sent: true, received: Some(_) }
-        );
-        both && connection.in_flight.is_empty()
+        let Connection { state, in_flight, .. } = &self.connections[conn];
+        matches!(state, ConnectionState::Disconnecting { sent: true, received: Some(_) })
+            && in_flight.is_empty()
     }
 
-    /// The peer is in a later generation: ends this one. False if something is still in flight.
+    /// Ends this generation of a connection, because the peer is in a later one. Returns false if
+    /// something is still in flight.
     fn peer_closed(&mut self, conn: ConnectionId, generation: u32) -> bool {
-        // Its disconnect may have arrived by now.
+        // The peer's disconnect may have arrived by now.
         while self.take_batch() != Batch::Empty {}
         self.drive_disconnects();
-        // Requests to a queue pair that is gone will fail, and end the connection.
-        if !self.connections[conn as usize].in_flight.is_empty() || !self.is_idle(conn) {
+        // Otherwise, requests to the destroyed queue pair will fail and close the connection.
+        if !self.connections[conn].in_flight.is_empty() || !self.is_idle(conn) {
             self.request_completion(conn, NO_WINDOW);
             return false;
         }
-        if self.connections[conn as usize].generation < generation {
+        if self.connections[conn].generation < generation {
             self.close_connection(conn);
-            self.connections[conn as usize].generation = generation;
+            self.connections[conn].generation = generation;
         }
         true
     }
 
-    /// Destroys the queue pair of a connection without requests, and starts the next generation.
+    /// Destroys the queue pair of a connection that has no requests, and starts the next
+    /// generation.
     pub(super) fn close_connection(&mut self, conn: ConnectionId) {
         self.destroy_qp(conn);
-        let connection = &mut self.connections[conn as usize];
+        let connection = &mut self.connections[conn];
         *connection = Connection {
             generation: connection.generation + 1,
             is_higher: connection.is_higher,
@@ -371,10 +362,10 @@ impl Context {
         };
     }
 
-    /// Handles a failed request if it was the disconnect, of which the peer knows by now: closes
-    /// the connection and returns true.
+    /// Closes the connection if the failed request is the disconnect, which the peer must have
+    /// received. Returns whether it is.
     pub(super) fn disconnect_failed(&mut self, conn: ConnectionId, number: u64) -> bool {
-        let connection = &self.connections[conn as usize];
+        let connection = &self.connections[conn];
         let sent = matches!(connection.state, ConnectionState::Disconnecting { sent: true, .. });
         let is_disconnect = sent && connection.posted == number;
         if is_disconnect {
@@ -384,20 +375,21 @@ impl Context {
         is_disconnect
     }
 
-    /// Destroys the queue pair of a connection. After this the device accesses no memory of its
-    /// requests.
+    /// Destroys the queue pair of a connection. From then on the device does not access the memory
+    /// of its requests.
     pub(super) fn destroy_qp(&mut self, conn: ConnectionId) {
         let drained = self.is_drained(conn);
-        let connection = &mut self.connections[conn as usize];
+        let connection = &mut self.connections[conn];
         let Some(qp) = connection.qp.take() else { return };
         self.quota.in_use -= u32::from(!connection.is_loopback);
         self.in_flight -= (connection.posted - connection.completed) as u32;
         self.device.destroy_qp(qp, drained, &mut self.completions);
-        // A later queue pair may get the same handle. Receives come back in any case.
+        // Its completions are dropped, because a later queue pair may get the same handle. Receives
+        // stay in the queue, without their messages, so that they are posted again.
         self.completions.retain_mut(|completion| match *completion {
             Completion::Success(of, _) | Completion::Error(of, ..) => of != qp,
             Completion::Received { qp: of, receive, .. } if of == qp => {
-                *completion = Completion::ReceiveError(receive, 0);
+                *completion = Completion::ReceiveReturned(receive);
                 true
             }
             _ => true,
@@ -416,7 +408,7 @@ impl Context {
         address: &PortAddress,
         flush_target: RemoteAddress,
     ) -> Result<(), DeviceError> {
-        let connection = &mut self.connections[conn as usize];
+        let connection = &mut self.connections[conn];
         let (ConnectionState::Created, Some(qp)) = (connection.state, connection.qp) else {
             return Ok(());
         };
@@ -426,16 +418,17 @@ impl Context {
         Ok(())
     }
 
-    /// The connection of this process to itself; `None` if that takes time.
+    /// The connection of this process to itself. `None` if another call is needed.
     pub(in super::super) fn loopback(&mut self) -> Result<Option<ConnectionId>, DeviceError> {
         let conn = self.connection_to(self.process);
         if self.connection_state(conn) == ConnectionState::Closed {
-            self.connections[conn as usize].is_loopback = true;
+            self.connections[conn].is_loopback = true;
             if !self.ensure_qp(conn)? {
                 return Ok(None);
             }
             let (number, address) = (self.qp_status(conn).number, self.address());
-            // Closed on error: the next caller would find a queue pair that nobody connects.
+            // Closed on error, because the next caller would wait for a queue pair that nobody
+            // connects.
             self.connect_qp(conn, number, &address, self.flush_target())
                 .inspect_err(|_| self.close_connection(conn))?;
             self.mark_established(conn);
@@ -443,9 +436,9 @@ impl Context {
         Ok(Some(conn))
     }
 
-    /// The peer's queue pair is connected.
+    /// Notes that the peer's queue pair is connected.
     pub(super) fn mark_established(&mut self, conn: ConnectionId) {
-        let connection = &mut self.connections[conn as usize];
+        let connection = &mut self.connections[conn];
         if connection.state == ConnectionState::Connected {
             connection.state = ConnectionState::Established;
         }

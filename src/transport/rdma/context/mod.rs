@@ -1,13 +1,14 @@
-//! The RDMA context: what a process has of an RDMA device, for all its windows.
+//! The RDMA context: a process's connections, completion queue and registered memory, for all its
+//! windows.
 //!
 //! There is one reliable connection (queue pair) per peer process that is used, whatever windows
 //! the two share, and one completion queue. Requests of a queue pair complete in order, so most are
 //! unsignalled: the completion of a later one implies theirs.
 //!
-//! **Remote completion.** The completion of a write means that it was acknowledged. The target's
-//! processor may see it later. It is visible there once the response of a later read or atomic on
-//! the same queue pair has arrived [FE-2]. Such a request is a *remote fence* for the puts before
-//! it. The signal *done* is one, and the target sees it only after those puts.
+//! **Remote completion.** The completion of a write means that the write was acknowledged. The
+//! target's processor may see the data later. They are visible there once the response of a later
+//! read or atomic on the same queue pair has arrived [FE-2]. Such a request is a *remote fence* for
+//! the puts before it. The signal *done* is one, and the target sees it only after those puts.
 //!
 //! Methods come in these groups: windows (`open_window` to `take_events`), memory (`register` to
 //! `release`), requests (`post`), accesses to remote words (`access`), progress (`completions`),
@@ -37,36 +38,36 @@ use access::WordAccess;
 pub(super) use access::{AtomicOp, Requester};
 use completions::Batch;
 use connections::QpQuota;
-pub(super) use connections::{ConnectionState, HandshakeOutcome, QpStatus};
+pub(super) use connections::{ConnectionState, HandshakeOutcome};
 pub(super) use post::PostedRequest;
 
-/// Bounce buffers, for packets and short operations.
+/// Number of bounce buffers, for packets and short operations.
 const BUFFERS: u32 = 64;
-/// The window of requests that belong to no window.
+/// The window number of requests that belong to no window.
 const NO_WINDOW: u32 = u32::MAX;
-/// Outstanding accesses to remote words.
+/// Most accesses to remote words in flight.
 const WORD_ACCESSES: u32 = 512;
-/// Closed windows whose numbers are not reused yet.
+/// Number of closed windows whose numbers are not reused yet.
 const RETIRED_WINDOWS: usize = 16;
-/// Packets whose memory is kept for reuse.
+/// Most packets whose memory is kept for reuse.
 const SPARE_PACKETS: usize = 64;
-/// Capacity that an empty event queue keeps.
+/// Most entries for which an empty event queue keeps memory.
 const EVENT_CAPACITY: usize = 1024;
 
-/// Counters of the requests made of the device, for tests and the log.
+/// Counters of requests, for tests and the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContextStats {
-    /// Work requests posted; each rings the doorbell by itself.
+    /// Work requests posted. Each rings the device's doorbell.
     pub posted: u64,
-    /// Those that were signalled.
+    /// Work requests posted with a completion of their own.
     pub signalled: u64,
-    /// Reads posted only as remote fences, or to learn of the completion of earlier requests.
+    /// Flush reads posted, as remote fences or to learn that earlier requests are complete.
     pub remote_fences: u64,
     /// Compare-and-swaps repeated because the word had another value than expected.
     pub retries: u64,
     /// Requests refused for lack of resources.
     pub refused: u64,
-    /// The registration cache.
+    /// Counters of the registration cache.
     pub registrations: CacheStats,
     /// Queue pairs created.
     pub qps_created: u64,
@@ -84,11 +85,11 @@ pub enum ConnectionError {
     Device(#[from] DeviceError),
     #[error("no memory for control words: {0}")]
     ControlWords(RegistrationError),
-    #[error("it does not answer, and a window that it shares has lost a process")]
+    #[error("it did not answer while a window that it shares was being aborted")]
     Unresponsive,
-    #[error("its queue pair cannot be connected, or has failed")]
+    #[error("it cannot connect its queue pair, or the queue pair has failed")]
     Rejected,
-    #[error("it has asked for control words of a process that the window does not have")]
+    #[error("it asked for control words of a process that is not in the window")]
     InvalidLookup,
 }
 
@@ -100,13 +101,15 @@ pub(super) enum Held {
     Registration(RegistrationId),
 }
 
-/// What a request is for, and so what its completion does.
+/// The purpose of a request, which decides what its completion does.
 #[derive(Debug)]
 pub(super) enum Purpose {
-    /// The last request of a put. `locally_complete`: its origin buffer was reported free before.
+    /// The last request of a put. `locally_complete`: the put was already reported as locally
+    /// complete.
     Put { ticket: Ticket, locally_complete: bool, held: Held },
-    /// A request of a get; the last one has the ticket. Data in a buffer are copied to `to`, or
-    /// unpacked: to a side that begins there, from which of its bytes on, and how many.
+    /// A request of a get; the last one has the ticket. `len` bytes in a buffer are copied to `to`.
+    /// With `unpack`, they are unpacked to a side that begins at `to`: the side, the first of its
+    /// bytes, and their number.
     Get {
         ticket: Option<Ticket>,
         to: usize,
@@ -114,9 +117,9 @@ pub(super) enum Purpose {
         held: Held,
         unpack: Option<Box<(Side, u64, usize)>>,
     },
-    /// An earlier request of a put, or a packet.
+    /// A packet or signal, or a request of a put before its last one.
     Fragment(Held),
-    /// An access to a remote word.
+    /// An access to a remote word, by the number of its buffer.
     Access(u32),
 }
 
@@ -129,7 +132,7 @@ struct InFlight {
     remote_fence: bool,
 }
 
-/// A put that waits for a remote fence.
+/// A put that has completed locally and waits for a remote fence.
 #[derive(Clone, Copy, Debug)]
 struct UnfencedPut {
     number: u64,
@@ -137,7 +140,7 @@ struct UnfencedPut {
     ticket: Ticket,
 }
 
-pub(super) type ConnectionId = u32;
+pub(super) type ConnectionId = usize;
 
 #[derive(Debug, Default)]
 struct Connection {
@@ -145,14 +148,15 @@ struct Connection {
     qp: Option<Qp>,
     /// The queue pair's number for the peer.
     qp_number: u32,
-    /// Queue pairs that the two processes have had before.
+    /// Number of queue pairs that the two processes have had before.
     generation: u32,
-    /// The peer is this process. Such a connection is never closed.
+    /// The peer is this process. A loopback connection is never closed.
     is_loopback: bool,
     /// This process has a higher id than the peer.
     is_higher: bool,
     /// Time of the last use, in polls.
     used: u64,
+    /// Messages received.
     received: u64,
     /// Number of the last request posted, and of the last one known to be complete.
     posted: u64,
@@ -160,27 +164,27 @@ struct Connection {
     last_signalled: u64,
     /// Signalled requests in flight.
     signalled: u32,
-    /// The last remote fence, put and read of a get. (Whoever depends on an access to a word waits
-    /// for its response, so accesses need no fence.)
+    /// Numbers of the last remote fence, put, and read of a get. (Accesses to words need no fence,
+    /// because whoever depends on one waits for its response.)
     last_remote_fence: u64,
     last_put: u64,
     last_read: u64,
     in_flight: VecDeque<InFlight>,
     unfenced: VecDeque<UnfencedPut>,
-    /// Accumulates in flight, and those among them that may have to repeat a compare-and-swap.
+    /// Accumulates in flight, and how many of them may have to repeat a compare-and-swap.
     accumulates: u32,
     cas_loops: u32,
-    /// Where flush reads go.
+    /// The peer's memory that flush reads read.
     flush_target: RemoteAddress,
 }
 
-/// What happened to one window, by kind. Filled by the context; handed over by exchanging queues.
+/// Events of one window, by kind. The context fills the queues; its owner takes them by swapping.
 #[derive(Debug, Default)]
 pub(super) struct WindowEvents {
     pub(super) finished: VecDeque<(Ticket, Stage)>,
-    /// Values of lock words.
+    /// Old values of lock words, from accesses to them.
     pub(super) answers: VecDeque<(LockTicket, u64)>,
-    /// Counters that peers have raised.
+    /// Counters of this process that peers have raised.
     pub(super) notifications: VecDeque<(ConnectionId, u32)>,
     pub(super) packets: VecDeque<(ConnectionId, Vec<u8>)>,
     pub(super) lost: VecDeque<(ConnectionId, ConnectionError)>,
@@ -195,7 +199,7 @@ impl WindowEvents {
             && self.lost.is_empty()
     }
 
-    /// Moves all events of `from` here, behind those that are here.
+    /// Moves all events of `from` to the end of these queues.
     fn take_from(&mut self, from: &mut WindowEvents) {
         fn take<T>(to: &mut VecDeque<T>, from: &mut VecDeque<T>) {
             if to.is_empty() {
@@ -218,32 +222,33 @@ impl WindowEvents {
 struct WindowSlot {
     events: WindowEvents,
     has_events: bool,
-    /// What the owner of the window wants to hear when there are.
+    /// What [`Context::next_contacted`] reports when there are events.
     cookie: Option<u64>,
-    /// It is in the list of windows that have events.
+    /// The window is in `contacted`.
     is_listed: bool,
-    /// Requests in flight, and puts without a remote fence.
+    /// Requests in flight, and puts that wait for a remote fence.
     in_flight: u64,
-    /// The window is gone, but not all of its requests.
+    /// The window was closed while requests of it were in flight.
     closed: bool,
 }
 
 /// The RDMA context of a process.
 #[derive(Debug)]
 pub struct Context {
-    // Dropped before the pools, whose memory it has registered.
+    // Declared before the pools, so that it is dropped before the memory that it has registered.
     device: Box<dyn Device>,
     registrations: RegistrationCache,
-    limits: DeviceLimits,
-    process: ProcessId,
+    pub(super) limits: DeviceLimits,
+    pub(super) process: ProcessId,
     buffers: BufferPool,
     receive_buffers: BufferPool,
-    /// Receive buffers to be posted again.
+    /// Receive buffers that are not posted.
     unposted_receives: Vec<u32>,
-    /// Results of accesses to remote words.
+    /// Where the results of accesses to remote words arrive.
     word_buffers: BufferPool,
+    /// By word buffer.
     accesses: Vec<Option<WordAccess>>,
-    /// Accesses to repeat when there is room.
+    /// Word buffers of accesses to repeat when there is room.
     retry_queue: Vec<u32>,
     connections: Vec<Connection>,
     by_process: HashMap<ProcessId, ConnectionId>,
@@ -257,7 +262,7 @@ pub struct Context {
     /// Requests in flight on all connections.
     in_flight: u32,
     completions: VecDeque<Completion>,
-    /// Memory of packets for reuse.
+    /// Memory of packets, for reuse.
     pub(super) spare_packets: Vec<Vec<u8>>,
     stats: ContextStats,
 }
@@ -267,11 +272,11 @@ pub struct Context {
 pub(super) struct PostFlags {
     pub(super) signalled: bool,
     pub(super) inline: bool,
-    /// Wait for earlier reads: the request says that they are over.
+    /// Start after earlier gets: to the target, the request means that they are complete.
     pub(super) fence: bool,
-    /// Its completion implies that earlier puts are visible at the target.
+    /// The completion implies that earlier puts are visible at the target.
     pub(super) remote_fence: bool,
-    /// It may use the reserved slots of the send queue.
+    /// The request may use the reserved slots of the send queue.
     pub(super) urgent: bool,
 }
 
@@ -294,7 +299,7 @@ pub(super) struct Request<'a> {
 }
 
 impl Context {
-    /// Takes over a device. `process` identifies this process among all that it may connect to.
+    /// A context over `device`. `process` identifies this process to all peers.
     pub fn new(mut device: Box<dyn Device>, process: ProcessId) -> Result<Self, DeviceError> {
         let limits = device.limits();
         let receives = limits.receive_depth.min(limits.cq_depth / 4).max(1);
@@ -329,27 +334,16 @@ impl Context {
         Ok(context)
     }
 
-    pub(super) fn process(&self) -> ProcessId {
-        self.process
-    }
-
-    /// Eight bytes of this process that peers may read at any time.
+    /// Eight bytes of this process that peers may read at any time: the target of flush reads.
     pub(super) fn flush_target(&self) -> RemoteAddress {
-        RemoteAddress { addr: self.word_buffers.addr(0) as u64, rkey: self.word_buffers.rkey() }
+        RemoteAddress {
+            addr: self.word_buffers.addr(0) as u64,
+            rkey: self.word_buffers.region.rkey,
+        }
     }
 
     pub(super) fn address(&self) -> PortAddress {
         self.device.address()
-    }
-
-    pub(super) fn limits(&self) -> &DeviceLimits {
-        &self.limits
-    }
-
-    /// Whether the port is on InfiniBand, and not on Ethernet: only the former has LIDs.
-    #[must_use]
-    pub fn is_infiniband(&self) -> bool {
-        self.address().lid != 0
     }
 
     /// The counters so far.
@@ -369,9 +363,9 @@ impl Context {
         self.device.name()
     }
 
-    /// State of a connection, for the log.
+    /// The state of a connection, for the log.
     pub(super) fn describe_connection(&self, conn: ConnectionId) -> String {
-        let connection = &self.connections[conn as usize];
+        let connection = &self.connections[conn];
         let first = connection.in_flight.front().map_or_else(String::new, |first| {
             format!(", the first {}", self.describe_request(conn, first.number))
         });
@@ -386,8 +380,8 @@ impl Context {
 
     // Windows.
 
-    /// A number for a new window. The last ones closed are not reused: packets for them may still
-    /// arrive if they were broken.
+    /// Opens a window and returns its number. The numbers of windows closed last are not reused,
+    /// because packets for a broken window may still arrive.
     pub(super) fn open_window(&mut self) -> u32 {
         let reuse = self.free_windows.len() > RETIRED_WINDOWS;
         let free = if reuse { self.free_windows.pop_front() } else { None };
@@ -399,9 +393,9 @@ impl Context {
         window
     }
 
-    /// Closes a window. Its number is free when none of its requests is in flight.
+    /// Closes a window. Its number is freed when none of its requests is in flight.
     pub(super) fn close_window(&mut self, window: u32) {
-        // Events that have arrived for it must not reach a later window.
+        // Completions that have arrived for this window must not reach a later one.
         while self.take_batch() != Batch::Empty {}
         match &mut self.windows[window as usize] {
             Some(slot) if slot.in_flight > 0 => {
@@ -426,7 +420,7 @@ impl Context {
         self.slot(window).filter(|slot| !slot.closed)
     }
 
-    /// The queues for new events of a window, unless it is closed.
+    /// The queues for a new event of a window, unless it is closed. The caller pushes the event.
     #[inline]
     fn events_of(&mut self, window: u32) -> Option<&mut WindowEvents> {
         let slot = self.windows.get_mut(window as usize)?.as_mut().filter(|slot| !slot.closed)?;
@@ -437,7 +431,7 @@ impl Context {
         Some(&mut slot.events)
     }
 
-    /// Reports `cookie` when there are events of a window.
+    /// Has [`next_contacted`](Self::next_contacted) report `cookie` when a window has events.
     pub(super) fn set_cookie(&mut self, window: u32, cookie: u64) {
         if let Some(slot) = self.open_slot(window) {
             slot.cookie = Some(cookie);
@@ -447,7 +441,7 @@ impl Context {
         }
     }
 
-    /// The cookie of the next window that has events.
+    /// The cookie of a window that has had events since its cookie was reported last.
     pub fn next_contacted(&mut self) -> Option<u64> {
         while let Some(window) = self.contacted.pop() {
             if let Some(slot) = self.open_slot(window) {
@@ -488,7 +482,7 @@ impl Context {
         !self.completions.is_empty()
     }
 
-    /// Takes the memory of a packet for another one.
+    /// Keeps the memory of a packet for another one.
     pub(super) fn recycle(&mut self, bytes: Vec<u8>) {
         if self.spare_packets.len() < SPARE_PACKETS {
             self.spare_packets.push(bytes);
@@ -517,7 +511,7 @@ impl Context {
     }
 
     /// Registers memory of an operation, or finds its registration. Returns the local key.
-    /// `holes`: the operation uses parts of the memory only.
+    /// `holes`: the operation uses only parts of the memory.
     ///
     /// # Safety
     /// The memory must stay mapped until the registration is released, by the completion of the
@@ -534,11 +528,11 @@ impl Context {
         Ok((id, region.lkey))
     }
 
-    /// A bounce buffer of [`PACKET`] bytes: its number, address and local key.
+    /// Takes a bounce buffer of [`PACKET`] bytes. Returns its number, address and local key.
     pub(super) fn buffer(&mut self) -> Option<(u32, *mut u8, u32)> {
         let buffer = self.buffers.take();
         self.stats.refused += u64::from(buffer.is_none());
-        buffer.map(|buffer| (buffer, self.buffers.addr(buffer), self.buffers.lkey()))
+        buffer.map(|buffer| (buffer, self.buffers.addr(buffer), self.buffers.region.lkey))
     }
 
     pub(super) fn release(&mut self, held: Held) {

@@ -16,11 +16,11 @@ pub(in super::super) struct PostedRequest {
     number: u64,
 }
 
-/// Slots of each send queue that are reserved for urgent requests.
+/// Slots of each send queue that only urgent requests may use.
 const RESERVED_SLOTS: u64 = 4;
 
 impl Context {
-    /// Posts a request for `window`. Its completion acts on the purpose.
+    /// Posts a request for `window`. Its completion does what the purpose says.
     ///
     /// If the request is refused, a buffer of the purpose is returned to its pool. A registration
     /// stays with the caller, who tries again.
@@ -30,8 +30,8 @@ impl Context {
     /// request completes. If it writes local memory, nothing else may access that until then.
     ///
     /// # Errors
-    /// The send queue or the completion queue is full, the connection is not established, or it
-    /// fails now.
+    /// The send queue or the completion queue is full, the connection is not established, or the
+    /// device refuses the request, which fails the connection.
     pub(in super::super) unsafe fn post(
         &mut self,
         conn: ConnectionId,
@@ -41,22 +41,22 @@ impl Context {
     ) -> Result<(), NoResource> {
         let Request { opcode, local, remote, flags } = *request;
         let full = self.free_slots(conn, window, flags.urgent) == 0;
-        let connection = &self.connections[conn as usize];
+        let connection = &self.connections[conn];
         let fence = flags.fence && connection.last_read > connection.completed;
         let ordered = !flags.fence || self.may_follow(conn);
         let open = match connection.state {
             ConnectionState::Established => true,
-            // Procedures that have begun go on until the connection is quiet.
+            // Only urgent requests are accepted, so that operations in progress can complete.
             ConnectionState::Disconnecting { sent, .. } => !sent && flags.urgent,
             _ => false,
         };
-        let connection = &mut self.connections[conn as usize];
+        let connection = &mut self.connections[conn];
         let (Some(qp), true, false) = (connection.qp, open && ordered, full) else {
             self.stats.refused += 1;
             return Err(self.refuse(purpose));
         };
         let number = connection.posted + 1;
-        // Signalled at least once per quarter of the queue, so that slots become free.
+        // At least one request per quarter of the queue is signalled, so that slots become free.
         let signalled = flags.signalled
             || number - connection.last_signalled >= u64::from(self.limits.send_depth) / 4;
         let work = WorkRequest {
@@ -94,19 +94,16 @@ impl Context {
         if flags.remote_fence {
             connection.last_remote_fence = number;
         }
-        self.track(conn, InFlight { number, window, purpose, remote_fence: flags.remote_fence });
+        let request = InFlight { number, window, purpose, remote_fence: flags.remote_fence };
+        connection.in_flight.push_back(request);
+        if let Some(slot) = self.slot(window) {
+            slot.in_flight += 1;
+        }
         Ok(())
     }
 
-    fn track(&mut self, conn: ConnectionId, request: InFlight) {
-        if let Some(slot) = self.slot(request.window) {
-            slot.in_flight += 1;
-        }
-        self.connections[conn as usize].in_flight.push_back(request);
-    }
-
-    /// Posts a request with a copy of `bytes`: inline if they are few, else in a buffer.
-    /// `flags.signalled` holds only if it takes a buffer; `flags.inline` is ignored.
+    /// Posts a request with a copy of `bytes`: inline if they are few, otherwise in a buffer.
+    /// `flags.signalled` applies only to a request with a buffer; `flags.inline` is ignored.
     pub(in super::super) fn post_bytes(
         &mut self,
         conn: ConnectionId,
@@ -149,23 +146,23 @@ impl Context {
         unsafe { self.post(conn, window, &Request { opcode, local, remote, flags }, purpose) }
     }
 
-    /// Requests of a window that a connection accepts now.
+    /// How many requests of a window a connection accepts now.
     pub(super) fn free_slots(&self, conn: ConnectionId, window: u32, urgent: bool) -> u64 {
-        let connection = &self.connections[conn as usize];
+        let connection = &self.connections[conn];
         let slots = u64::from(self.limits.send_depth) - if urgent { 0 } else { RESERVED_SLOTS };
         slots
             .saturating_sub(connection.posted - connection.completed)
             .min(self.free_completions(window, urgent).into())
     }
 
-    /// Entries of the completion queue for send requests. Unsignalled requests need one as well:
-    /// if their queue pair fails, each of them completes with an error.
+    /// Entries of the completion queue for send requests. Unsignalled requests need one as well,
+    /// because if their queue pair fails, each of them completes with an error.
     fn completion_entries(&self) -> u32 {
         self.limits.cq_depth - self.receive_buffers.len()
     }
 
-    /// Requests for which the completion queue has room. The last entries are reserved for urgent
-    /// requests and flush reads, which free others.
+    /// How many requests the completion queue has room for. The last entries are reserved for
+    /// urgent requests and flush reads, which free others.
     fn free_completions(&self, window: u32, urgent: bool) -> u32 {
         let all = self.completion_entries();
         let reserved = match urgent {
@@ -176,31 +173,31 @@ impl Context {
         (all - reserved).saturating_sub(self.in_flight)
     }
 
-    /// If the completion queue is half taken, posts flush reads behind unsignalled requests, so
+    /// If half of the completion queue is taken, posts flush reads behind unsignalled requests, so
     /// that their entries become free.
     pub(super) fn reclaim_completions(&mut self) {
         if self.in_flight < self.completion_entries() / 2 {
             return;
         }
-        for conn in 0..self.connections.len() as u32 {
-            let connection = &self.connections[conn as usize];
+        for conn in 0..self.connections.len() {
+            let connection = &self.connections[conn];
             if connection.posted > connection.last_signalled {
                 self.post_flush_read(conn, NO_WINDOW);
             }
         }
     }
 
-    /// Whether a request would be accepted, unless the connection fails.
+    /// Whether a request would be accepted now, unless the connection fails.
     pub(in super::super) fn has_slot(&mut self, conn: ConnectionId) -> bool {
-        let free = self.connections[conn as usize].state == ConnectionState::Established
+        let free = self.connections[conn].state == ConnectionState::Established
             && self.free_slots(conn, 0, false) > 0;
         self.stats.refused += u64::from(!free);
         free
     }
 
-    /// Whether a request that has to follow gets and accumulates may be posted.
+    /// Whether a request that must be ordered behind gets and accumulates may be posted.
     pub(in super::super) fn may_follow(&self, conn: ConnectionId) -> bool {
-        let connection = &self.connections[conn as usize];
+        let connection = &self.connections[conn];
         (self.limits.fences || connection.last_read <= connection.completed)
             && !self.has_cas_loops(conn)
     }
@@ -216,13 +213,13 @@ impl Context {
     }
 
     pub(in super::super) fn last_posted(&self, conn: ConnectionId) -> PostedRequest {
-        let connection = &self.connections[conn as usize];
+        let connection = &self.connections[conn];
         PostedRequest { generation: connection.generation, number: connection.posted }
     }
 
     /// Whether a request is known to be complete.
     pub(in super::super) fn is_complete(&self, conn: ConnectionId, request: PostedRequest) -> bool {
-        let connection = &self.connections[conn as usize];
+        let connection = &self.connections[conn];
         request.generation != connection.generation || request.number <= connection.completed
     }
 
@@ -230,18 +227,19 @@ impl Context {
 
     /// Whether a put was posted without a remote fence behind it.
     pub(in super::super) fn has_unfenced_puts(&self, conn: ConnectionId) -> bool {
-        let connection = &self.connections[conn as usize];
+        let connection = &self.connections[conn];
         connection.last_put > connection.last_remote_fence
     }
 
-    /// Posts a remote fence behind the puts so far, if there is none. False if there was no room.
+    /// Posts a remote fence behind the puts so far, unless there is one. Returns false if there was
+    /// no room.
     pub(in super::super) fn fence_puts(&mut self, conn: ConnectionId, window: u32) -> bool {
         !self.has_unfenced_puts(conn) || self.post_flush_read(conn, window)
     }
 
     /// Makes sure that the completion of all requests so far will be reported.
     pub(in super::super) fn request_completion(&mut self, conn: ConnectionId, window: u32) {
-        let connection = &self.connections[conn as usize];
+        let connection = &self.connections[conn];
         if connection.posted > connection.last_signalled {
             self.post_flush_read(conn, window);
         } else {
@@ -249,16 +247,16 @@ impl Context {
         }
     }
 
-    /// Posts a read to learn whether the peer is alive, unless a response is due anyway.
+    /// Posts a read to learn whether the peer is alive, unless a completion is due anyway.
     pub(in super::super) fn probe(&mut self, conn: ConnectionId, window: u32) {
-        if self.connections[conn as usize].signalled == 0 {
+        if self.connections[conn].signalled == 0 {
             self.post_flush_read(conn, window);
         }
     }
 
-    /// Posts an 8-byte read behind all requests so far. False if there was no room.
+    /// Posts an 8-byte read behind all requests so far. Returns false if there was no room.
     fn post_flush_read(&mut self, conn: ConnectionId, window: u32) -> bool {
-        let connection = &self.connections[conn as usize];
+        let connection = &self.connections[conn];
         if !matches!(
             connection.state,
             ConnectionState::Established | ConnectionState::Disconnecting { sent: false, .. }

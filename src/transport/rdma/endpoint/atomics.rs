@@ -1,25 +1,25 @@
 //! Accumulates by device atomics, in windows whose accumulates are of single elements.
 //!
-//! Device atomics are not atomic with a processor's, so a location must belong to one of the two,
+//! Device atomics are not atomic with a processor's. So each location belongs to one of the two,
 //! whoever accesses it. An element of 8 bytes at an address divisible by 8 belongs to the device,
 //! also for the target and its node; everything else belongs to the target's processor. (MPI-4.1
 //! 12.7.1: concurrent accumulates to a location use one datatype.)
 //!
 //! Devices have two atomics. A sum of integers is a fetch-and-add, and so is a fetch, which adds 0.
-//! Every other reduction is a loop of compare-and-swaps, first expecting 0, then what was found.
-//! During the loop, nothing goes to that peer that must be ordered behind it: accumulates keep the
-//! order of their calls [AT-2]; signals, messages and notifications report operations that are done
-//! [FE-2].
+//! Every other reduction is a loop of compare-and-swaps, which first expects 0 and then the value
+//! that it found. During the loop, nothing that must be ordered behind it is posted to that peer:
+//! accumulates keep the order of their calls [AT-2]; signals, messages and notifications report
+//! operations as complete [FE-2].
 
 use super::super::context::{AtomicOp, Requester};
 use super::super::handshake::RemoteAddress;
 use super::Endpoint;
-use crate::engine::{Addr, Atomic, NoResource, Op, OpKind, Posted, Ticket};
+use crate::engine::{Addr, Atomic, Op, OpKind, Posted, Ticket};
 use crate::transport::datatype::Combine;
 use crate::transport::datatype::element::{native, native_extent, native_has, reduction};
 use crate::transport::peers::PeerId;
 
-/// Never called: native elements are not reduced by the host.
+/// Never called, because the host reduces no native elements.
 unsafe fn no_foreign(
     _: crate::engine::Element,
     _: crate::engine::Reduction,
@@ -31,14 +31,14 @@ unsafe fn no_foreign(
 }
 
 impl Endpoint {
-    /// Whether the device executes this accumulate, on whatever target.
+    /// Whether devices execute this accumulate, if its address at the target is divisible by 8.
     #[inline]
     #[must_use]
     pub fn offloads(&self, op: &Op) -> bool {
         self.nic_accumulates && op.len == 8 && op.shape.is_none() && atomic_of(op).is_some()
     }
 
-    /// Posts an accumulate. `None`: the target's processor has to execute it.
+    /// Posts an accumulate as a device atomic. `None`: the target's processor has to execute it.
     pub fn post_atomic(&mut self, peer: PeerId, op: &Op, ticket: Ticket) -> Option<Posted> {
         if !self.offloads(op) {
             return None;
@@ -53,19 +53,16 @@ impl Endpoint {
         let requester = Requester::Operation(ticket, if has_result { op.result.0 } else { 0 });
         let word = RemoteAddress { addr, rkey: remote.memory.rkey };
         let mut context = self.context.borrow();
-        let posted = match context.has_cas_loops(conn) {
-            true => Err(NoResource),
-            false => context.access(conn, self.window, requester, word, atomic),
-        };
-        Some(match (posted, has_result) {
-            (Err(NoResource), _) => Posted::NoResource,
-            (Ok(()), true) => Posted::Pending,
-            // The operand was copied.
-            (Ok(()), false) => Posted::Local,
-        })
+        if context.has_cas_loops(conn)
+            || context.access(conn, self.window, requester, word, atomic).is_err()
+        {
+            return Some(Posted::NoResource);
+        }
+        // Without a result the operation is locally complete, because its operand is copied.
+        Some(if has_result { Posted::Pending } else { Posted::Local })
     }
 
-    /// Whether accumulates by device atomics are in flight to a process, which may be this one.
+    /// Whether accumulates by device atomics are in flight to a process (which may be this one).
     #[must_use]
     pub fn has_accumulates_in_flight(&self, peer: PeerId) -> bool {
         let conn = self.peers.get(peer.at()).and_then(|peer| peer.conn);

@@ -4,12 +4,10 @@ use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 
-use super::super::context::{
-    ConnectionError, ConnectionId, ConnectionState, HandshakeOutcome, QpStatus,
-};
-use super::super::device::DeviceError;
+use super::super::context::{ConnectionError, ConnectionId, ConnectionState, HandshakeOutcome};
+use super::super::handshake::{Handshake, QpStatus, RemoteAddress, RemoteWindow, Step};
+use super::Endpoint;
 use super::control_words::OWN_BLOCK;
-use super::{Endpoint, Handshake, RemoteAddress, RemoteWindow, Step};
 use crate::engine::Rank;
 use crate::transport::peers::PeerId;
 
@@ -17,9 +15,10 @@ use crate::transport::peers::PeerId;
 #[derive(Debug, Default)]
 pub(super) struct Handshakes {
     outgoing: VecDeque<(Rank, Handshake)>,
-    /// Messages of peers that wait for a queue pair.
+    /// Messages of peers that need a queue pair which is not available yet.
     deferred: VecDeque<(PeerId, Handshake)>,
-    /// Addresses of a process's control words about a third one; `None`: requested.
+    /// Where a process (first key) keeps its control words for a third one (second key). `None` if
+    /// that was requested.
     third_party: HashMap<(Rank, Rank), Option<RemoteAddress>>,
 }
 
@@ -30,8 +29,8 @@ impl Handshakes {
 }
 
 impl Endpoint {
-    /// The established connection to a peer, and the peer's part of the window. Otherwise starts to
-    /// connect.
+    /// The established connection to a peer, and the peer's part of the window. `None` if there is
+    /// none yet; starts to connect then.
     #[inline]
     pub(super) fn connected(&mut self, id: PeerId) -> Option<(ConnectionId, RemoteWindow)> {
         let peer = self.peer(id);
@@ -56,13 +55,13 @@ impl Endpoint {
         let generation = match (peer.conn, peer.remote) {
             (Some(conn), Some(_)) => {
                 let context = self.context.borrow();
-                // Unless closed, it is about to be established, or has to be closed first.
+                // A connection that is not closed is being established, or has to be closed first.
                 if context.connection_state(conn) != ConnectionState::Closed {
                     return;
                 }
                 context.qp_status(conn).generation
             }
-            _ => Handshake::UNKNOWN,
+            _ => QpStatus::UNKNOWN.generation,
         };
         if self.peers[id.at()].requested != Some(generation) {
             self.peers[id.at()].requested = Some(generation);
@@ -70,24 +69,28 @@ impl Endpoint {
         }
     }
 
+    /// This process's part of the window, for a peer with this block of control words.
+    fn own_part(&self, pair_words: RemoteAddress) -> RemoteWindow {
+        let words = self.words.address(OWN_BLOCK);
+        RemoteWindow { window: self.window, memory: self.memory, words, pair_words }
+    }
+
     fn connect_loopback(&mut self, id: PeerId) {
         let block = self.block(id);
-        let (words, pair_words) = (self.words.address(OWN_BLOCK), self.words.address(block));
+        let remote = self.own_part(self.words.address(block));
         let connected = self.context.borrow().loopback();
         match connected {
             Ok(None) => {}
             Ok(Some(conn)) => {
                 let peer = &mut self.peers[id.at()];
-                let (window, memory) = (self.window, self.memory);
-                peer.conn = Some(conn);
-                peer.remote = Some(RemoteWindow { window, memory, words, pair_words });
+                (peer.conn, peer.remote) = (Some(conn), Some(remote));
                 self.by_connection.insert(conn, id);
             }
             Err(error) => self.lose(id, error.into()),
         }
     }
 
-    /// The next message to be sent through the host.
+    /// The next handshake message to send through the host.
     pub fn next_handshake(&mut self) -> Option<(Rank, Handshake)> {
         self.handshakes.outgoing.pop_front()
     }
@@ -108,27 +111,19 @@ impl Endpoint {
         peer.replies_due += u32::from(step.expects_reply());
         let conn = peer.conn;
         let context = self.context.borrow();
-        let unknown = QpStatus { generation: Handshake::UNKNOWN, number: 0, connected: false };
-        let QpStatus { generation, number, connected } =
-            conn.map_or(unknown, |conn| context.qp_status(conn));
         let message = Handshake {
             step,
-            process: context.process(),
-            generation,
-            qp_number: number,
-            connected,
+            process: context.process,
+            qp: conn.map_or(QpStatus::UNKNOWN, |conn| context.qp_status(conn)),
             address: context.address(),
-            window: self.window,
-            memory: self.memory,
-            words: self.words.address(OWN_BLOCK),
-            pair_words,
+            part: self.own_part(pair_words),
             flush_target: context.flush_target(),
             about,
         };
         self.handshakes.outgoing.push_back((id.rank, message));
     }
 
-    /// Handles a message of a peer. `about` is the process that a message of
+    /// Handles a handshake message of a peer. `about` is the process that a
     /// [`Step::LookupRequest`] asks about; `None` if the window has no such process.
     pub fn receive_handshake(&mut self, from: PeerId, message: &Handshake, about: Option<PeerId>) {
         let peer = self.peer(from);
@@ -141,7 +136,7 @@ impl Endpoint {
                 self.send_handshake(from, Step::Reject);
             }
             (Step::LookupRequest, Some(about)) => {
-                // A process in the lock queue of `about` is a peer of it, so the block exists.
+                // This process is in the lock queue of `about`, so it has a block for that peer.
                 let block = self.block(about);
                 let pair_words = self.words.address(block);
                 self.send_handshake_about(from, Step::LookupReply, pair_words, about.rank);
@@ -149,14 +144,14 @@ impl Endpoint {
             (Step::LookupReply, _) => {
                 let known = self.handshakes.third_party.get_mut(&(from.rank, message.about));
                 if let Some(known) = known {
-                    *known = Some(message.pair_words);
+                    *known = Some(message.part.pair_words);
                 }
             }
             _ => self.handle_handshake(from, message),
         }
     }
 
-    /// Tries the messages again that wait for a queue pair.
+    /// Handles deferred messages again.
     pub(super) fn retry_handshakes(&mut self) {
         for _ in 0..self.handshakes.deferred.len() {
             if let Some((peer, message)) = self.handshakes.deferred.pop_front() {
@@ -165,7 +160,7 @@ impl Endpoint {
         }
     }
 
-    /// Does what a message asks for, now or when there is a queue pair.
+    /// Handles a message of the connection, now or when there is a queue pair.
     fn handle_handshake(&mut self, peer: PeerId, message: &Handshake) {
         if self.peers[peer.at()].lost {
             if message.step.expects_reply() {
@@ -176,7 +171,11 @@ impl Endpoint {
         if message.step == Step::Reject {
             return self.lose(peer, ConnectionError::Rejected);
         }
-        let answer = match self.advance_connection(peer, message) {
+        let conn = self.context.borrow().connection_to(message.process);
+        self.peers[peer.at()].conn = Some(conn);
+        self.by_connection.insert(conn, peer);
+        let outcome = self.context.borrow().handle_handshake(conn, message);
+        let answer = match outcome {
             Ok(HandshakeOutcome::Proceed) => Step::Reply,
             Ok(HandshakeOutcome::PeerFirst) => Step::Yield,
             Ok(HandshakeOutcome::Retry) => {
@@ -187,8 +186,7 @@ impl Endpoint {
                 return self.send_handshake(peer, Step::Reject);
             }
         };
-        let Handshake { window, memory, words, pair_words, .. } = *message;
-        self.peers[peer.at()].remote = Some(RemoteWindow { window, memory, words, pair_words });
+        self.peers[peer.at()].remote = Some(message.part);
         match message.step {
             Step::Request | Step::Yield => self.send_handshake(peer, answer),
             Step::Reply => self.send_handshake(peer, Step::Confirm),
@@ -197,20 +195,8 @@ impl Endpoint {
         }
     }
 
-    fn advance_connection(
-        &mut self,
-        peer: PeerId,
-        message: &Handshake,
-    ) -> Result<HandshakeOutcome, DeviceError> {
-        let mut context = self.context.borrow();
-        let conn = context.connection_to(message.process);
-        self.peers[peer.at()].conn = Some(conn);
-        self.by_connection.insert(conn, peer);
-        context.handle_handshake(conn, message)
-    }
-
     /// Address of the block of control words that process `home` keeps for its pair with `target`,
-    /// a third process. Requests it at the first call.
+    /// a third process. The first call requests it; `None` until the reply arrives.
     pub(super) fn third_party_words(
         &mut self,
         home: PeerId,

@@ -1,7 +1,8 @@
 //! Control words of a window: signals and lock words, in registered memory that peers access.
 //!
-//! A process has a block of words of its own, and one for each peer that it has met, so memory
-//! grows with the peers that are used. Blocks lie in pages that never move, each registered once.
+//! A process has a block of words of its own, and one for each peer that it has met. So memory
+//! grows only with the peers that are used. Blocks lie in pages that never move; each page is
+//! registered once.
 
 use crate::engine::{Atomic, LockWord, Word};
 use crate::sync::AtomicU64;
@@ -12,7 +13,9 @@ use super::super::device::RegistrationError;
 use super::super::handshake::RemoteAddress;
 use super::super::registration_cache::RegistrationId;
 
+/// Words of a block.
 const WORDS: usize = 8;
+/// Blocks of a page.
 const BLOCKS: usize = 64;
 
 #[repr(C, align(4096))]
@@ -72,7 +75,7 @@ impl ControlWords {
         Ok(block)
     }
 
-    /// Where peers find a block.
+    /// The address of a block, for peers.
     pub(super) fn address(&self, block: Block) -> RemoteAddress {
         let (_, _, rkey) = &self.pages[block as usize / BLOCKS];
         RemoteAddress { addr: std::ptr::from_ref(self.word(block, 0)) as u64, rkey: *rkey }
@@ -82,7 +85,7 @@ impl ControlWords {
         &self.pages[block as usize / BLOCKS].0.0[block as usize % BLOCKS * WORDS + place]
     }
 
-    /// Reads a word. What its writer has written before is visible then.
+    /// Reads a word, with acquire ordering: what its writer wrote before the word is visible.
     #[inline]
     pub(super) fn load(&self, block: Block, place: usize) -> u64 {
         self.word(block, place).load(Acquire)
@@ -105,7 +108,7 @@ impl ControlWords {
         }
     }
 
-    /// Releases all blocks. No peer may access them any more.
+    /// Releases all blocks. Peers must no longer access them.
     pub(super) fn end(&mut self, context: &mut Context) {
         for (_, id, _) in self.pages.drain(..) {
             context.release(Held::Registration(id));

@@ -1,12 +1,12 @@
 //! Puts and gets that may take several requests: long ones, and those of derived datatypes.
 //!
-//! Each run of bytes at the target takes a request. On this side a request gathers or scatters
+//! Each run of bytes at the target takes a request. On this side, a request gathers or scatters
 //! several runs of the application's memory if they are long. Otherwise the data are packed into
 //! bounce buffers, each of which may serve several requests.
 //!
-//! Many short runs at the target are left to packets. A request costs as much as copying some
-//! hundred bytes on both sides, but needs no processor at the target. So few requests always pay,
-//! and more of them if their runs are long.
+//! Many short runs at the target travel in packets. A request costs as much as copying some hundred
+//! bytes on both sides, but does not need the target's processor. So a few requests are always
+//! better than packets, and many requests only if their runs are long.
 
 use smallvec::SmallVec;
 
@@ -23,13 +23,13 @@ use crate::transport::{PACKET, copy};
 
 /// Operations of at least so many bytes register the application's memory. Shorter ones are copied.
 const REGISTER_FROM: u64 = 32 * 1024;
-/// Requests that always pay.
+/// Up to so many runs at the target become requests, whatever their length.
 const ALWAYS_OFFLOADED: u64 = 16;
-/// Average bytes of a run at the target from which more requests pay.
+/// More runs at the target become requests if they have at least so many bytes on average.
 const MIN_REMOTE_RUN: u64 = 1024;
-/// Average bytes of a run on this side from which it is gathered, and not copied.
+/// Runs on this side are gathered if they have at least so many bytes on average, otherwise copied.
 const MIN_GATHERED_RUN: u64 = 2048;
-/// Gathered data may be spread over so many times their size, all of which is registered.
+/// Data are gathered if their extent, which is registered, is at most so many times their size.
 const MAX_SPREAD: u64 = 4;
 
 /// A bounce buffer with part of an operation's data.
@@ -43,7 +43,7 @@ pub(super) struct Chunk {
     to: u64,
 }
 
-/// Number of runs of a side, if at most `most`.
+/// Number of runs of a side. `None` if there are more than `most`.
 fn count_runs(side: &Side, most: u64) -> Option<u64> {
     let mut walk = side.walk(0);
     let mut count = 0_u64;
@@ -62,7 +62,7 @@ fn local_data<'a>(op: &Op, shape: Option<&'a Shape>) -> (usize, Option<&'a Side>
 }
 
 impl Endpoint {
-    /// Posts a put or get of derived datatypes. `None`: it has to be a message.
+    /// Posts a put or get of derived datatypes. `None`: it has to travel in packets.
     pub fn post_shaped(
         &mut self,
         peer: PeerId,
@@ -117,7 +117,7 @@ impl Endpoint {
         Posted::Pending
     }
 
-    /// Registers the application's buffer, if that pays.
+    /// Registers the application's buffer, unless its data are to be copied.
     fn register_buffer(&mut self, op: &Op, shape: Option<&Shape>) -> Option<(RegistrationId, u32)> {
         if op.len < REGISTER_FROM {
             return None;
@@ -133,12 +133,12 @@ impl Endpoint {
         count_runs(side, op.len / MIN_GATHERED_RUN)?;
         let (start, holes) = (addr.wrapping_add_signed(low as isize), side.run().is_none());
         // SAFETY: the application keeps its data mapped until the operation is complete [EP-8]; the
-        // last request, or `abandon`, releases the registration. What lies between the data is not
+        // last request, or `abandon`, releases the registration. The gaps between the data are not
         // accessed through it.
         match unsafe { self.context.borrow().acquire(start, extent as usize, holes) } {
             Ok(found) => Some(found),
             Err(reason) => {
-                log::debug!("verbs: {} bytes in {extent} are copied: {reason}", op.len);
+                log::debug!("verbs: {} bytes are copied, not registered: {reason}", op.len);
                 None
             }
         }
@@ -158,7 +158,8 @@ impl Endpoint {
         true
     }
 
-    /// Drops what has not been posted to a peer whose connection failed, or in a broken window.
+    /// Drops the fragments that are not posted, because the connection failed or the window is
+    /// broken or closed.
     pub(super) fn abandon(&mut self, at: usize) {
         let Some(fragmented) = self.peers[at].fragmented.take() else { return };
         let mut context = self.context.borrow();
@@ -178,7 +179,7 @@ impl Endpoint {
     ) -> Result<(), NoResource> {
         let (conn, remote) = self.connected(peer).ok_or(NoResource)?;
         let mut context = self.context.borrow();
-        // A refused request returns its buffer, which later requests may share. So ask first.
+        // Checked first, because a refused request returns its buffer, which other requests share.
         let follows = fragmented.op.notification.is_some();
         if !context.has_slot(conn) || follows && !context.may_follow(conn) {
             return Err(NoResource);
@@ -188,10 +189,10 @@ impl Endpoint {
         let shape = fragmented.shape.as_deref();
         let (user, side) = local_data(op, shape);
         let (disp, run) = match shape {
-            None => (op.disp.wrapping_add(at), self.max_message.min(op.len - at)),
+            None => (op.disp.wrapping_add(at), context.limits.max_message.min(op.len - at)),
             Some(shape) => {
                 let mut walk = shape.target.walk(at);
-                let run = walk.next_runs(self.max_message).expect("data are left");
+                let run = walk.next_runs(context.limits.max_message).expect("data are left");
                 (shape.disp.wrapping_add(run.at) as u64, run.len)
             }
         };
@@ -202,7 +203,7 @@ impl Endpoint {
         if let Some((id, lkey)) = fragmented.region {
             local = LocalBuffer { addr: user + at as usize, lkey, ..local };
             if let Some(side) = side {
-                let most = context.limits().max_sge[usize::from(!is_put)].max(1) as usize;
+                let most = context.limits.max_sge[usize::from(!is_put)].max(1) as usize;
                 let mut walk = side.walk(at);
                 len = 0;
                 while segments.len() < most && len < run {
@@ -255,7 +256,7 @@ impl Endpoint {
         }
         local.len = len as u32;
         let ticket = (at + len == op.len).then_some(fragmented.ticket);
-        // Somebody waits for the last request of a get; buffers are few.
+        // Signalled, because buffers are few, and the last request of a get completes it.
         let signalled = matches!(held, Held::Buffer(_)) || !is_put && ticket.is_some();
         let purpose = match ticket {
             Some(ticket) if is_put => {
@@ -265,7 +266,7 @@ impl Endpoint {
             ticket => Purpose::Get { ticket, to, len: filled, held, unpack },
         };
         let inline =
-            is_put && fragmented.region.is_none() && len <= u64::from(context.limits().max_inline);
+            is_put && fragmented.region.is_none() && len <= u64::from(context.limits.max_inline);
         let opcode = opcode_of(op, &remote, ticket.is_some());
         let fence = notifies(opcode);
         let request = Request {

@@ -1,21 +1,22 @@
-//! One window's endpoint: operations on its peers' memory and words, without their processors.
+//! One window's endpoint: RDMA operations on the memory and words of its peers.
 //!
 //! - A put or get of one run of bytes on each side is an RDMA write or read, or several if long.
-//! - A signal is a write behind them on the same connection. If it reports their completion it is
-//!   an atomic, which cannot overtake them [FE-2].
+//! - A signal is a write behind them on the same connection. A signal that reports their completion
+//!   is an atomic, which cannot overtake them [FE-2].
 //! - A lock word is accessed by an atomic or a read [LK-3]. Device atomics are not atomic with a
-//!   processor's, so all processes use the device, also for words of their node and their own
-//!   [LK-7]. Reading one's own word, or writing it while nobody else does, needs no device.
+//!   processor's. So all processes access lock words through the device, also those of their node
+//!   and their own [LK-7]. Reading one's own word, or writing it while nobody else does, needs no
+//!   device.
 //! - A notification of a counter is the immediate of the write that it follows.
 //!
-//! Everything else is left to packets. They use the same connections, so they stay ordered behind
+//! Everything else travels in packets. They use the same connections, so they stay ordered behind
 //! the operations.
 //!
-//! Call [`Context::poll`] once for all windows, [`poll`](Endpoint::poll) to make progress with this
-//! one, the `next_*` methods for what happened, and [`drive`](Endpoint::drive) for each peer with
-//! work.
-//! [`quiesce`](Endpoint::quiesce) or [`is_quiet`](Endpoint::is_quiet), then
-//! [`end`](Endpoint::end) close the endpoint.
+//! Call [`Context::poll`] once for all windows. Then call [`poll`](Endpoint::poll) to make progress
+//! with this window, the `next_*` methods for its events, and [`drive`](Endpoint::drive) for each
+//! peer with work. To close the endpoint, call [`is_quiet`](Endpoint::is_quiet), or
+//! [`quiesce`](Endpoint::quiesce) in a broken window, until it returns true, and then
+//! [`end`](Endpoint::end).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use super::context::{
     ConnectionError, ConnectionId, Context, Held, PostFlags, PostedRequest, Purpose, WindowEvents,
 };
 use super::device::{AtomicCapability, Opcode, RegistrationError};
-use super::handshake::{Handshake, RemoteAddress, Step};
+use super::handshake::{RemoteAddress, RemoteWindow, Step};
 use super::registration_cache::RegistrationId;
 use crate::engine::{Addr, LockTicket, Op, Rank, Stage, Ticket};
 use crate::transport::datatype::Shape;
@@ -45,22 +46,22 @@ use connect::Handshakes;
 use control_words::{Block, ControlWords, OWN_BLOCK};
 use fragments::Chunk;
 
-/// Polls after which the puts behind notifications get a remote fence, if nobody asks earlier. In a
-/// dialogue, the peer's next notification comes sooner, and one fence serves many puts.
+/// Polls after which notified puts get a remote fence, if no call waits for their completion
+/// earlier. In a dialogue the peer answers sooner, so one fence serves many puts.
 const FENCE_DELAY_POLLS: u32 = 128;
-/// Polls that each further put takes off that delay. Otherwise, where polls are rare, thousands of
-/// puts would complete at once.
+/// Polls by which each further put shortens that delay. Otherwise, where polls are rare, thousands
+/// of puts would complete at once.
 const DELAY_PER_PUT: u32 = 4;
-/// Peers that the log describes.
+/// Most peers that the log describes.
 const MAX_DESCRIBED: usize = 16;
 
 /// The RDMA context of this process, shared by its windows.
 pub type SharedContext = Arc<Guarded<Context>>;
 
-/// Bits of an immediate that name the window; the others are the counter.
+/// Bits of an immediate that name the window. The other bits name the counter.
 const WINDOW_BITS: u32 = 12;
 
-/// Window and counter of the immediate of a write.
+/// Decodes the immediate of a write: window and counter.
 pub(super) fn decode_imm(imm: u32) -> (u32, u32) {
     (imm >> (32 - WINDOW_BITS), imm << WINDOW_BITS >> WINDOW_BITS)
 }
@@ -71,22 +72,6 @@ fn encode_imm(window: u32, counter: u32) -> Option<u32> {
     (window < 1 << WINDOW_BITS && counter < 1 << bits).then_some(window << bits | counter)
 }
 
-/// A peer's part of the window, from its handshake.
-#[derive(Clone, Copy, Debug)]
-struct RemoteWindow {
-    window: u32,
-    memory: RemoteAddress,
-    /// Its own block of control words, and the one for the pair.
-    words: RemoteAddress,
-    pair_words: RemoteAddress,
-}
-
-impl RemoteWindow {
-    fn has_memory(&self) -> bool {
-        self.memory != RemoteAddress::default()
-    }
-}
-
 /// A put or get that takes several requests.
 #[derive(Debug)]
 struct FragmentedOp {
@@ -94,34 +79,35 @@ struct FragmentedOp {
     ticket: Ticket,
     /// Bytes posted.
     at: u64,
-    /// Registration and local key of the application's memory; otherwise data are copied.
+    /// Registration and local key of the application's memory. `None`: data are copied.
     region: Option<(RegistrationId, u32)>,
     /// Layouts, unless the data are one run on each side.
     shape: Option<Box<Shape>>,
-    /// The buffer that the next request goes on to use.
+    /// The buffer that the next request uses, too.
     chunk: Option<Chunk>,
-    /// A put that is copied entirely in the call that posts it: locally complete at once.
+    /// A put whose data are copied entirely in the call that posts it, so that it is locally
+    /// complete when that call returns.
     locally_complete: bool,
 }
 
-/// What the endpoint knows of a peer of the window.
+/// The endpoint's state of a peer.
 #[derive(Debug, Default)]
 struct Peer {
     id: PeerId,
-    /// `None`: RDMA has had nothing to do with it.
+    /// This process's control words for the pair. `None` until RDMA first uses the peer.
     block: Option<Block>,
     conn: Option<ConnectionId>,
     remote: Option<RemoteWindow>,
-    /// The generation for which a connection was requested.
+    /// The generation in which a connection was requested last.
     requested: Option<u32>,
-    /// Handshake messages that it owes.
+    /// Handshake messages that the peer owes.
     replies_due: u32,
     fragmented: Option<FragmentedOp>,
     /// Packets that cannot be sent yet, oldest first.
     packets: VecDeque<Vec<u8>>,
-    /// Polls until a remote fence is posted.
+    /// Polls until puts get a remote fence.
     fence_delay: u32,
-    /// Values of the peer's signal words, as last written by this process.
+    /// The last signals that this process wrote to the peer, by word.
     signals: [SentSignal; 3],
     lost: bool,
 }
@@ -139,19 +125,17 @@ pub struct Endpoint {
     /// The window's number in the context.
     window: u32,
     me: Rank,
-    /// Who is reached by RDMA.
+    /// Which processes this one reaches by RDMA.
     reachable: RankTable<bool>,
     /// Lock words are accessed by device atomics.
     nic_locks: bool,
-    /// Accumulates are of single elements; those of 8 bytes are device atomics.
+    /// Accumulates are of single elements, and those of 8 bytes are device atomics.
     nic_accumulates: bool,
     atomics: AtomicCapability,
-    /// Largest request in bytes.
-    max_message: u64,
     memory: RemoteAddress,
     registration: Option<RegistrationId>,
     words: ControlWords,
-    /// By number.
+    /// By number of the peer.
     peers: Vec<Peer>,
     by_connection: HashMap<ConnectionId, PeerId>,
     waiting_packets: usize,
@@ -165,11 +149,11 @@ pub struct Endpoint {
 pub struct WindowMemory {
     /// Its first byte.
     pub base: Addr,
-    /// Its bytes; 0 if it may change during the window's life.
+    /// Its length in bytes; 0 if it may change while the window exists.
     pub bytes: u64,
 }
 
-/// What device atomics are used for in a window: the same in all its processes [LK-7].
+/// What device atomics are used for in a window. All its processes must use them alike [LK-7].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NicAtomics {
     /// Nothing.
@@ -182,8 +166,8 @@ pub enum NicAtomics {
 }
 
 impl Endpoint {
-    /// Creates the endpoint of process `me` in a new window. `reachable` says which processes have
-    /// RDMA, `me` included; all, if `atomics` are used.
+    /// Creates the endpoint of process `me` in a new window. `reachable` says which processes are
+    /// reached by RDMA, `me` included. If `atomics` are used, that must be all of them.
     ///
     /// # Safety
     /// The window's memory must stay mapped until [`end`](Self::end).
@@ -212,7 +196,7 @@ impl Endpoint {
                 ),
             }
         }
-        let (max_message, capability) = (held.limits().max_message, held.limits().atomics);
+        let capability = held.limits.atomics;
         let has_atomics = capability != AtomicCapability::None;
         let window = held.open_window();
         drop(held);
@@ -224,7 +208,6 @@ impl Endpoint {
             nic_locks: atomics >= NicAtomics::LockWords && has_atomics,
             nic_accumulates: atomics == NicAtomics::LockWordsAndAccumulates && has_atomics,
             atomics: capability,
-            max_message,
             memory,
             registration,
             words,
@@ -251,7 +234,7 @@ impl Endpoint {
         self.nic_locks
     }
 
-    /// What is known of a peer, from the first use on.
+    /// The state of a peer, which the first call creates.
     #[inline]
     fn peer(&mut self, id: PeerId) -> &mut Peer {
         if self.peers.get(id.at()).is_none_or(|peer| peer.block.is_none()) {
@@ -292,7 +275,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether something is due from the host: handshakes, or messages of peers without RDMA.
+    /// Whether messages of the host are due: handshakes, or those of peers without RDMA.
     #[must_use]
     pub fn awaits_host(&self) -> bool {
         !self.reachable.is_uniform() || self.peers.iter().any(|peer| peer.replies_due > 0)
@@ -300,12 +283,13 @@ impl Endpoint {
 
     // Progress.
 
-    /// Has the owner's `cookie` reported by [`Context::next_contacted`] when there are events.
+    /// Has [`Context::next_contacted`] report `cookie` when there are events.
     pub fn set_cookie(&mut self, cookie: u64) {
         self.context.borrow().set_cookie(self.window, cookie);
     }
 
-    /// Takes in what has happened, after [`Context::poll`]. Returns whether anything has.
+    /// Takes this window's events from the context, after [`Context::poll`], and handles losses and
+    /// handshakes. Returns whether there were events.
     pub fn poll(&mut self) -> bool {
         let moved = self.context.borrow().take_events(self.window, &mut self.events);
         self.handle_losses();
@@ -314,8 +298,8 @@ impl Endpoint {
     }
 
     /// Whether [`poll_completions`](Self::poll_completions) or
-    /// [`next_finished`](Self::next_finished) would find something. Looks at the completion queue
-    /// only.
+    /// [`next_finished`](Self::next_finished) would find something. Only the completion queue is
+    /// polled.
     #[inline]
     pub fn has_completions(&self) -> bool {
         !self.events.finished.is_empty() || self.context.borrow().has_completions(self.window)
@@ -328,7 +312,7 @@ impl Endpoint {
         !self.events.finished.is_empty()
     }
 
-    /// Takes in a batch of completions, and does nothing else. Returns whether there were any.
+    /// Handles a batch of completions, and nothing else. Returns whether there were any.
     pub fn poll_completions(&mut self) -> bool {
         let mut context = self.context.borrow();
         if !context.has_completions(self.window) {
@@ -341,8 +325,8 @@ impl Endpoint {
         true
     }
 
-    /// Probes all peers from which no response is due. Call it after a long wait: the loss of a
-    /// peer is reported only to those who have a request in flight there.
+    /// Probes all peers from which no response is due. Call it after a long wait, because only a
+    /// process with a request in flight to a peer learns that the peer is lost.
     #[cold]
     pub fn probe(&mut self) {
         let mut context = self.context.borrow();
@@ -360,7 +344,7 @@ impl Endpoint {
             && !self.context.borrow().has_events(self.window)
     }
 
-    /// State of the connections, for the log.
+    /// The state of the connections, for the log.
     #[cold]
     #[must_use]
     pub fn describe_connections(&self) -> String {
@@ -376,8 +360,8 @@ impl Endpoint {
         text
     }
 
-    /// Goes on with what waits for a peer: fragments, packets, and the remote fence behind puts
-    /// (`now`: without delay). Returns whether fragments went on, and whether nothing is left.
+    /// Posts what waits for a peer: fragments, packets, and the remote fence behind puts (`now`:
+    /// without delay). Returns whether fragments were posted, and whether nothing is left.
     pub fn drive(&mut self, id: PeerId, now: bool) -> (bool, bool) {
         let posted = |peer: &Peer| peer.fragmented.as_ref().map(|fragmented| fragmented.at);
         let Some(before) = self.peers.get(id.at()).map(posted) else { return (false, true) };
@@ -392,8 +376,8 @@ impl Endpoint {
             peer.fence_delay -= 1;
             return (moved, false);
         }
-        // Also while packets wait: the connection may have to be closed first, which waits for the
-        // remote completion of its puts.
+        // The fence is also posted while packets wait. The connection may have to be closed first,
+        // and that waits for the remote completion of its puts.
         let fenced = gone
             && peer.conn.is_none_or(|conn| self.context.borrow().fence_puts(conn, self.window));
         (moved, sent && fenced)
@@ -404,13 +388,14 @@ impl Endpoint {
             if let Some(peer) = self.by_connection.get(&conn).copied() {
                 self.abandon(peer.at());
                 self.lose(peer, error);
-                // The peer may wait for this process, unaware. The host may still reach it.
+                // The peer may wait for this process without knowing of the loss. Messages of the
+                // host may still reach it.
                 self.send_handshake(peer, Step::Reject);
             }
         }
     }
 
-    /// The next event of a peer that has introduced itself. Others keep theirs until it has.
+    /// The next event of a peer whose handshake has arrived. Events of other peers stay queued.
     fn next_from_peer<T>(
         queue: &mut VecDeque<(ConnectionId, T)>,
         by_connection: &HashMap<ConnectionId, PeerId>,
@@ -420,12 +405,12 @@ impl Endpoint {
         Some((by_connection[&conn], event))
     }
 
-    /// The next stage of completion of an operation.
+    /// The next operation that has reached a stage of completion, and which stage.
     pub fn next_finished(&mut self) -> Option<(Ticket, Stage)> {
         self.events.finished.pop_front()
     }
 
-    /// The next response to an access to a lock word: its old value.
+    /// The next response to an access to a lock word: the old value.
     pub fn next_answer(&mut self) -> Option<(LockTicket, u64)> {
         self.events.answers.pop_front()
     }
@@ -453,8 +438,8 @@ impl Endpoint {
 
     // The end.
 
-    /// Whether nothing of this process is in flight, handshakes included. Makes sure that a later
-    /// call will find out. [Drive](Self::drive) all peers with work first.
+    /// Whether nothing of this process is in flight, handshakes included. If something is, makes
+    /// sure that its completion will be reported. [Drive](Self::drive) all peers with work first.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         let mut context = self.context.borrow();
@@ -468,7 +453,8 @@ impl Endpoint {
         quiet && self.handshakes.are_done()
     }
 
-    /// Abandons what has not been posted, in a broken window. Returns whether nothing is in flight.
+    /// Drops all fragments that are not posted, in a broken window. Returns whether nothing is in
+    /// flight.
     #[cold]
     pub fn quiesce(&mut self) -> bool {
         (0..self.peers.len()).for_each(|at| self.abandon(at));
@@ -482,13 +468,13 @@ impl Endpoint {
         false
     }
 
-    /// Fails the connections on which a broken window still has requests.
+    /// Fails the connections on which a broken window still has requests in flight.
     #[cold]
     pub fn abort(&mut self) {
         self.context.borrow().abort_window(self.window);
     }
 
-    /// Closes the endpoint. No peer may access it any more.
+    /// Closes the endpoint. Peers must no longer access it.
     pub fn end(&mut self) {
         (0..self.peers.len()).for_each(|at| self.abandon(at));
         let mut context = self.context.borrow();
@@ -499,7 +485,7 @@ impl Endpoint {
         }
     }
 
-    /// Sends a packet, now or when there is room, in order for each peer.
+    /// Sends a packet, now or when there is room. Packets to a peer keep their order.
     pub fn send_packet(&mut self, id: PeerId, bytes: Vec<u8>) {
         let peer = self.peer(id);
         if !peer.lost && (!peer.packets.is_empty() || !self.try_send(id, &bytes)) {
@@ -510,25 +496,25 @@ impl Endpoint {
         }
     }
 
-    /// Number of packets that wait to be sent.
+    /// Number of packets that wait for room.
     #[inline]
     #[must_use]
     pub fn waiting_packets(&self) -> usize {
         self.waiting_packets
     }
 
-    /// Memory for a packet, of any content; `None`: allocate it.
+    /// Memory for a packet, with arbitrary content. `None`: the caller has to allocate it.
     #[inline]
     pub fn spare_packet(&mut self) -> Option<Vec<u8>> {
         self.context.borrow().spare_packets.pop()
     }
 
-    /// Takes the memory of a packet for another one.
+    /// Keeps the memory of a packet for another one.
     pub fn recycle(&mut self, bytes: Vec<u8>) {
         self.context.borrow().recycle(bytes);
     }
 
-    /// Sends the packets that wait for a peer. False if some are left.
+    /// Sends the packets that wait for a peer. Returns false if some are left.
     fn send_waiting_packets(&mut self, id: PeerId) -> bool {
         while let Some(bytes) = self.peers[id.at()].packets.pop_front() {
             if !self.try_send(id, &bytes) {
@@ -541,7 +527,7 @@ impl Endpoint {
         true
     }
 
-    /// Sends a packet. False if there is no room now.
+    /// Sends a packet. Returns false if there is no room now.
     fn try_send(&mut self, id: PeerId, bytes: &[u8]) -> bool {
         // Earlier operations go first.
         if !self.post_fragments(id) {
@@ -549,8 +535,8 @@ impl Endpoint {
         }
         let Some((conn, remote)) = self.connected(id) else { return false };
         let mut context = self.context.borrow();
-        // Fenced: the packet may report that reads are over. Signalled if it takes a buffer, of
-        // which there are few.
+        // Fenced, because the packet may report that gets are complete. Signalled if it takes a
+        // buffer, because there are few.
         let flags = PostFlags { fence: true, signalled: true, ..PostFlags::default() };
         let to = (Opcode::SendImm(remote.window), RemoteAddress::default());
         context.post_bytes(conn, self.window, to, bytes, flags, Purpose::Fragment).is_ok()

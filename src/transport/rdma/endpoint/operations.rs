@@ -2,16 +2,16 @@
 
 use super::super::context::{ConnectionId, Context, Held, PostFlags, Purpose};
 use super::super::device::Opcode;
-use super::super::handshake::RemoteAddress;
-use super::{DELAY_PER_PUT, Endpoint, FENCE_DELAY_POLLS, RemoteWindow, encode_imm};
+use super::super::handshake::{RemoteAddress, RemoteWindow};
+use super::{DELAY_PER_PUT, Endpoint, FENCE_DELAY_POLLS, encode_imm};
 use crate::engine::{NoResource, NotificationKind, Op, OpKind, Posted, Ticket};
 use crate::transport::PACKET;
 use crate::transport::peers::PeerId;
 
 impl Endpoint {
-    /// Posts a put or get of one run on each side. A put may notify a counter, also without data;
-    /// the notification follows all operations posted to the peer before. `None`: it has to be a
-    /// message.
+    /// Posts a put or get of one run on each side. A put may notify a counter, also without data.
+    /// The notification follows all operations that were posted to the peer before. `None`: the
+    /// operation has to travel in packets.
     #[inline]
     pub fn post(&mut self, peer: PeerId, op: &Op, ticket: Ticket) -> Option<Posted> {
         if op.shape.is_some()
@@ -41,14 +41,14 @@ impl Endpoint {
         if op.notification.is_none() {
             *delay = 0;
         } else if posted.is_ok() {
-            // Nobody waits for its completion yet.
+            // No call waits for the completion of this put yet.
             *delay = if first { FENCE_DELAY_POLLS } else { delay.saturating_sub(DELAY_PER_PUT) };
         }
         Some(posted.map_or(Posted::NoResource, |()| Posted::Local))
     }
 }
 
-/// The immediate with an operation's notification; `None` if it has none, or none that fits.
+/// The immediate for an operation's notification. `None` if it has none, or one that does not fit.
 fn immediate_of(op: &Op, remote: &RemoteWindow) -> Option<u32> {
     match op.notification?.kind() {
         NotificationKind::Counter(counter) => encode_imm(remote.window, counter),
@@ -56,12 +56,12 @@ fn immediate_of(op: &Op, remote: &RemoteWindow) -> Option<u32> {
     }
 }
 
-/// Whether the requests of an operation can carry its notification, if it has one.
+/// Whether the requests of an operation can carry its notification. True if it has none.
 pub(super) fn carries(op: &Op, remote: &RemoteWindow) -> bool {
     op.notification.is_none() || op.kind == OpKind::Put && immediate_of(op, remote).is_some()
 }
 
-/// What a request of a put or get is. The last write of a put carries its notification.
+/// The opcode of a request of a put or get. The last write of a put carries its notification.
 pub(super) fn opcode_of(op: &Op, remote: &RemoteWindow, is_last: bool) -> Opcode {
     match immediate_of(op, remote).filter(|_| is_last) {
         _ if op.kind == OpKind::Get => Opcode::Read,
@@ -70,12 +70,12 @@ pub(super) fn opcode_of(op: &Op, remote: &RemoteWindow, is_last: bool) -> Opcode
     }
 }
 
-/// Whether a request notifies. It then has to follow what was posted before, gets too.
+/// Whether a request notifies, and so has to follow all earlier requests, gets included.
 pub(super) fn notifies(opcode: Opcode) -> bool {
     matches!(opcode, Opcode::WriteImm(_))
 }
 
-/// Posts a put of at most [`PACKET`] bytes, which are copied, or an empty write.
+/// Posts a put of at most [`PACKET`] bytes, which are copied; an empty write if there are none.
 fn post_short_put(
     context: &mut Context,
     window: u32,

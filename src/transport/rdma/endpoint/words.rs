@@ -1,4 +1,4 @@
-//! Signals and lock words of the engine.
+//! The engine's signals and lock words.
 
 use super::super::context::{AtomicOp, PostFlags, Purpose, Requester};
 use super::super::device::{AtomicCapability, Opcode};
@@ -11,12 +11,12 @@ use crate::transport::peers::PeerId;
 impl Endpoint {
     /// Writes a signal word of a peer, behind all operations posted there before.
     ///
-    /// A device may place the bytes of a write after those of a later one, but what an *atomic*
-    /// finds is in place. Therefore a done, which reports earlier operations, is an add to its
-    /// word; so is a signal behind a write of the same word that may still be in flight.
+    /// A device may place the bytes of a write after those of a later write. Writes before an
+    /// *atomic* are in place when it executes. So a done, which reports earlier operations, is an
+    /// add to its word. So is a signal if an earlier write of its word may still be in flight.
     ///
     /// # Errors
-    /// There is no room now, or something must be complete first.
+    /// There is no room now, or earlier requests must complete first.
     pub fn signal(&mut self, peer: PeerId, word: Word, value: u64) -> Result<(), NoResource> {
         let (conn, remote) = self.connected(peer).ok_or(NoResource)?;
         if !self.post_fragments(peer) {
@@ -43,7 +43,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Whether a done may be sent right behind operations to a peer [FE-2]. Otherwise it has to
+    /// Whether a done may be sent right behind operations to a process [FE-2]. Otherwise it has to
     /// wait until they are complete.
     #[inline]
     #[must_use]
@@ -59,8 +59,8 @@ impl Endpoint {
         block.map_or(0, |block| self.words.load(block, signal_place(word)))
     }
 
-    /// Accesses a lock word, if [`serves_locks`](Self::serves_locks). `pair`: the other process, if
-    /// `home` keeps the word for its pair with that.
+    /// Accesses a lock word of process `home`, if [`serves_locks`](Self::serves_locks). For a word
+    /// that `home` keeps for a pair, `pair` is the other process.
     pub fn atomic(
         &mut self,
         home: PeerId,
@@ -68,7 +68,7 @@ impl Endpoint {
         access: Atomic,
         ticket: LockTicket,
     ) -> Answer {
-        // Loads of one's own words need no device; nor do stores, while nobody else writes.
+        // Loads of one's own words need no device. Nor do stores, as nobody else writes then.
         if home.rank == self.me
             && (self.atomics == AtomicCapability::Global
                 || matches!(access, Atomic::Load | Atomic::Store(_)))
@@ -93,12 +93,13 @@ impl Endpoint {
         self.words.load(block, lock_word_place(word))
     }
 
-    /// The block of this process for a pair, or its own one.
+    /// This process's block for a pair, or its own block.
     fn block_of(&mut self, pair: Option<PeerId>) -> Block {
         pair.map_or(OWN_BLOCK, |peer| self.block(peer))
     }
 
-    /// Where process `home` keeps its block for a pair, or its own one, if that is known already.
+    /// The address of process `home`'s block for a pair, or of its own block. `None` if it is not
+    /// known yet.
     fn block_at(&mut self, home: PeerId, pair: Option<PeerId>) -> Option<RemoteAddress> {
         if home.rank == self.me {
             let block = self.block_of(pair);

@@ -12,82 +12,77 @@ use super::super::device::{
     Opcode, PortAddress, Qp, RegistrationError, WorkRequest,
 };
 use super::objects::{
-    CompletionQueue, DeviceList, OpenDevice, ProtectionDomain, QueuePair, Registration,
-    SharedReceiveQueue, error,
+    CompletionQueue, DeviceList, ProtectionDomain, QueuePair, Registration, SharedReceiveQueue,
+    error,
 };
 use super::ports::{Port, PortSelection, candidates};
 use super::sys::*;
 
-/// Work requests of a send queue.
+/// Work requests that a send queue holds.
 const SEND_QUEUE_DEPTH: u32 = 256;
-/// Receives of the process.
+/// Receives that the shared receive queue holds.
 const SRQ_DEPTH: u32 = 256;
-/// Entries of the completion queue.
 const CQ_DEPTH: u32 = 16 * 1024;
 /// Bytes of inline data.
 const MAX_INLINE: u32 = 188;
-/// Local segments of a request: their list takes as much of a send queue as the inline data.
+/// Local segments of a request. Their list takes as much room in a send queue as the inline data.
 const MAX_SGE: u32 = 12;
 /// Outstanding reads and atomics of a queue pair.
 const MAX_RD_ATOMIC: c_int = 16;
-/// 4.096 us * 2^16 = 0.27 s, retried 6 times: a dead peer is noticed within seconds, a busy one is
-/// not mistaken for it. (Soft-RoCE takes 7 retries as infinite.)
+/// 4.096 us * 2^16 = 0.27 s, retried 6 times. This detects a dead peer within two seconds and does
+/// not mistake a busy peer for a dead one. (Soft-RoCE takes 7 retries as infinite.)
 const TIMEOUT: u8 = 16;
 const RETRIES: u8 = 6;
-/// Infinite: a peer without a posted receive will post one.
+/// Infinite: a peer that has no receive posted will post one.
 const RNR_RETRIES: u8 = 7;
 /// Code of 0.64 ms: the sender's pause after "receiver not ready".
 const RNR_TIMER: u8 = 12;
-/// Completions taken out by one call.
+/// Completions that one `ibv_poll_cq` takes.
 const POLL_BATCH: usize = 32;
-/// Marks the `wr_id` of receives: a completion with an error does not say what it belongs to.
+/// Marks the `wr_id` of a receive, because a failed completion has no valid opcode.
 const RECEIVE: u64 = 1 << 63;
 
 /// A port of an RDMA device.
 #[derive(Debug)]
 pub struct IbvDevice {
-    // Fields are dropped in this order; `Owned` keeps parents alive in any case.
     qps: Vec<Option<QueuePair>>,
     registrations: HashMap<u64, Registration>,
     srq: SharedReceiveQueue,
     cq: CompletionQueue,
     pd: ProtectionDomain,
     library: &'static Library,
-    name: String,
-    port: u8,
-    gid_index: u8,
-    pkey_index: u16,
-    /// Peers need a global route header.
+    port: Port,
+    /// Packets to peers need a global route header.
     global: bool,
     limits: DeviceLimits,
     on_demand_paging: bool,
     address: PortAddress,
     /// Handles of open queue pairs by number.
     by_number: HashMap<u32, Qp>,
-    /// Scratch space for polling.
+    /// Where `ibv_poll_cq` stores completions.
     batch: Box<[ibv_wc]>,
     cq_failed: bool,
 }
 
 impl IbvDevice {
-    /// Opens the selected device and port, or the best ones (see `ports`).
+    /// Opens the selected port, or the best usable one (see `ports`).
     ///
     /// # Errors
-    /// libibverbs is absent, or no port is usable.
+    /// libibverbs cannot be loaded, or no port is usable.
     pub fn open(wanted: &PortSelection<'_>) -> Result<Self, DeviceError> {
         let library = Library::get()?;
-        // Since Linux 5.12 a fork leaves registered pages to the parent. Then `ibv_fork_init`
-        // would only do harm: it takes whole pages away from the child.
+        // Since Linux 5.12, a fork leaves registered pages to the parent. `ibv_fork_init` would
+        // take whole pages away from the child, so older kernels alone need it.
         if kernel_version() < (5, 12)
             && let Err(reason) = library.fork_init()
         {
-            log::info!("verbs: a forked child may disturb this process: {reason}");
+            log::info!("verbs: registered memory is not protected from forks: {reason}");
         }
         let list = DeviceList::get(library)?;
         let (candidates, mut reasons) = candidates(library, &list, wanted);
-        for (index, port) in candidates {
-            let name = list.name(index);
-            match list.open(index).and_then(|device| Self::create(library, &device, &name, &port)) {
+        for port in candidates {
+            let name = port.name.clone();
+            match Self::create(library, port) {
                 Ok(device) => return Ok(device),
                 Err(reason) => reasons.push((name, reason)),
             }
@@ -98,12 +93,8 @@ impl IbvDevice {
         })
     }
 
-    fn create(
-        library: &'static Library,
-        device: &OpenDevice,
-        name: &str,
-        port: &Port,
-    ) -> Result<Self, DeviceError> {
+    fn create(library: &'static Library, port: Port) -> Result<Self, DeviceError> {
+        let device = &port.device;
         let attributes = library.query_device(device)?;
         let receive_depth = SRQ_DEPTH.min(attributes.max_srq_wr.max(1) as u32);
         let cq_depth = CQ_DEPTH.min(attributes.max_cqe.max(1) as u32);
@@ -124,13 +115,12 @@ impl IbvDevice {
                 IBV_ATOMIC_GLOB => AtomicCapability::Global,
                 _ => AtomicCapability::Hca,
             },
-            // When soft-RoCE (Linux 6.1) retransmits a fenced request, it mistakes later reads for
-            // earlier ones and waits forever.
+            // When soft-RoCE (Linux 6.1) retransmits a fenced request, it waits for reads behind
+            // that request as if they were earlier ones, and so forever.
             fences: attributes.vendor_id != VENDOR_SOFT_ROCE,
         };
         let on_demand_paging = library.query_odp(device).is_some_and(|caps| {
-            let atomics =
-                if attributes.atomic_cap == IBV_ATOMIC_NONE { 0 } else { IBV_ODP_SUPPORT_ATOMIC };
+            let atomics = flag(attributes.atomic_cap != IBV_ATOMIC_NONE, IBV_ODP_SUPPORT_ATOMIC);
             let all = IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | atomics;
             caps.general_caps & IBV_ODP_SUPPORT != 0 && caps.rc_odp_caps & all == all
         });
@@ -142,10 +132,6 @@ impl IbvDevice {
             cq,
             pd,
             library,
-            name: name.to_owned(),
-            port: port.number,
-            gid_index: port.gid_index,
-            pkey_index: port.pkey_index,
             // Virtual functions of InfiniBand devices may share their port's LID.
             global: port.is_ethernet() || port.attributes.flags & IBV_QPF_GRH_REQUIRED != 0,
             limits,
@@ -156,6 +142,7 @@ impl IbvDevice {
                 depth: depth.clamp(1, MAX_RD_ATOMIC) as u8,
                 gid: port.gid.raw,
             },
+            port,
             by_number: HashMap::new(),
             batch: vec![ibv_wc::default(); POLL_BATCH].into(),
             cq_failed: false,
@@ -164,7 +151,7 @@ impl IbvDevice {
         Ok(device)
     }
 
-    /// Lowers inline bytes and segments until a queue pair can be created.
+    /// Lowers `max_inline` and `max_sge` until a queue pair can be created.
     fn fit_limits(&mut self) {
         let (most, max_sge) = (MAX_INLINE, self.limits.max_sge);
         for (inline, sge) in
@@ -193,11 +180,11 @@ impl IbvDevice {
         self.qps[qp.0 as usize].as_ref().expect("an open queue pair")
     }
 
-    /// Takes out one batch. Returns the number of completions, of any queue pair.
+    /// Polls the completion queue once. Returns the number of entries that it gave.
     fn poll_batch(&mut self, completions: &mut VecDeque<Completion>) -> usize {
         let count = self.cq.poll(&mut self.batch);
         let Ok(count) = usize::try_from(count) else {
-            // The completion queue reports nothing more, of any queue pair.
+            // No queue pair will get a completion any more, so all of them fail.
             if !std::mem::replace(&mut self.cq_failed, true) {
                 log::error!("verbs: {}", error("ibv_poll_cq", count));
                 let open = (0..self.qps.len()).filter(|index| self.qps[*index].is_some());
@@ -208,21 +195,18 @@ impl IbvDevice {
             return 0;
         };
         for wc in &self.batch[..count] {
-            // None: the queue pair was destroyed.
+            // `None` if the queue pair was destroyed.
             let qp = self.by_number.get(&wc.qp_num).copied();
             let receive = wc.wr_id & RECEIVE != 0;
             completions.push_back(match (qp, receive) {
-                (_, true) if wc.status != IBV_WC_SUCCESS => {
-                    Completion::ReceiveError(wc.wr_id as u32, wc.status)
-                }
-                (None, true) => Completion::ReceiveError(wc.wr_id as u32, IBV_WC_SUCCESS),
-                (Some(qp), true) => Completion::Received {
+                (Some(qp), true) if wc.status == IBV_WC_SUCCESS => Completion::Received {
                     qp,
                     receive: wc.wr_id as u32,
                     len: wc.byte_len,
                     imm: u32::from_be(wc.imm_data),
                     from_write: wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM,
                 },
+                (_, true) => Completion::ReceiveReturned(wc.wr_id as u32),
                 (None, false) => continue,
                 (Some(qp), false) if wc.status == IBV_WC_SUCCESS => {
                     Completion::Success(qp, wc.wr_id)
@@ -232,6 +216,10 @@ impl IbvDevice {
         }
         count
     }
+}
+
+fn flag(on: bool, flag: u32) -> u32 {
+    if on { flag } else { 0 }
 }
 
 /// Major and minor version of the kernel; 0 where unknown.
@@ -266,7 +254,8 @@ impl Device for IbvDevice {
 
     fn name(&self) -> String {
         let paging = if self.on_demand_paging { ", on-demand paging" } else { "" };
-        format!("{} port {} (GID index {}{paging})", self.name, self.port, self.gid_index)
+        let Port { name, number, gid_index, .. } = &self.port;
+        format!("{name} port {number} (GID index {gid_index}{paging})")
     }
 
     unsafe fn register(
@@ -282,7 +271,7 @@ impl Device for IbvDevice {
             | IBV_ACCESS_REMOTE_WRITE
             | IBV_ACCESS_REMOTE_READ
             | IBV_ACCESS_REMOTE_ATOMIC
-            | if on_demand { IBV_ACCESS_ON_DEMAND } else { 0 };
+            | flag(on_demand, IBV_ACCESS_ON_DEMAND);
         // SAFETY: the memory stays mapped until `unregister` drops the registration (contract of
         // `Device::register`).
         let region = match unsafe { self.library.reg_mr(&self.pd, addr, len, access) } {
@@ -306,19 +295,22 @@ impl Device for IbvDevice {
             return Err(DeviceError::CompletionQueue);
         }
         let qp = self.new_qp()?;
-        let mut change = ibv_qp_attr::zeroed();
-        change.qp_state = IBV_QPS_INIT;
-        change.port_num = self.port;
-        change.pkey_index = self.pkey_index;
-        change.qp_access_flags =
-            IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+        let mut change = ibv_qp_attr {
+            qp_state: IBV_QPS_INIT,
+            port_num: self.port.number,
+            pkey_index: self.port.pkey_index,
+            qp_access_flags: IBV_ACCESS_REMOTE_WRITE
+                | IBV_ACCESS_REMOTE_READ
+                | IBV_ACCESS_REMOTE_ATOMIC,
+            ..ibv_qp_attr::default()
+        };
         let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
         self.library.modify_qp(&qp, "ibv_modify_qp to INIT", &mut change, mask)?;
         let number = qp.number();
-        let free = self.qps.iter().position(Option::is_none).unwrap_or(self.qps.len());
-        if free == self.qps.len() {
+        let free = self.qps.iter().position(Option::is_none).unwrap_or_else(|| {
             self.qps.push(None);
-        }
+            self.qps.len() - 1
+        });
         self.qps[free] = Some(qp);
         self.by_number.insert(number, Qp(free as u32));
         Ok((Qp(free as u32), number))
@@ -326,21 +318,22 @@ impl Device for IbvDevice {
 
     fn connect_qp(&mut self, qp: Qp, number: u32, to: &PortAddress) -> Result<(), DeviceError> {
         let qp = self.qp(qp);
-        let mut change = ibv_qp_attr::zeroed();
-        change.qp_state = IBV_QPS_RTR;
-        change.path_mtu = Enum::from(self.address.mtu.min(to.mtu));
-        change.dest_qp_num = number;
-        change.rq_psn = 0;
-        change.max_dest_rd_atomic = self.address.depth;
-        change.min_rnr_timer = RNR_TIMER;
+        let mut change = ibv_qp_attr {
+            qp_state: IBV_QPS_RTR,
+            path_mtu: self.address.mtu.min(to.mtu).into(),
+            dest_qp_num: number,
+            max_dest_rd_atomic: self.address.depth,
+            min_rnr_timer: RNR_TIMER,
+            ..ibv_qp_attr::default()
+        };
         change.ah_attr.dlid = to.lid;
-        change.ah_attr.port_num = self.port;
+        change.ah_attr.port_num = self.port.number;
         // LIDs are unique within a subnet; the first half of the GID names the subnet.
         let other_subnet = to.gid[..8] != self.address.gid[..8] && to.gid != [0; 16];
         if self.global || to.lid == 0 || other_subnet {
             change.ah_attr.is_global = 1;
             change.ah_attr.grh.dgid = ibv_gid { raw: to.gid };
-            change.ah_attr.grh.sgid_index = self.gid_index;
+            change.ah_attr.grh.sgid_index = self.port.gid_index;
             change.ah_attr.grh.hop_limit = 64;
         }
         let mask = IBV_QP_STATE
@@ -351,13 +344,14 @@ impl Device for IbvDevice {
             | IBV_QP_MAX_DEST_RD_ATOMIC
             | IBV_QP_MIN_RNR_TIMER;
         self.library.modify_qp(qp, "ibv_modify_qp to RTR", &mut change, mask)?;
-        let mut change = ibv_qp_attr::zeroed();
-        change.qp_state = IBV_QPS_RTS;
-        change.timeout = TIMEOUT;
-        change.retry_cnt = RETRIES;
-        change.rnr_retry = RNR_RETRIES;
-        change.sq_psn = 0;
-        change.max_rd_atomic = self.address.depth.min(to.depth);
+        let mut change = ibv_qp_attr {
+            qp_state: IBV_QPS_RTS,
+            timeout: TIMEOUT,
+            retry_cnt: RETRIES,
+            rnr_retry: RNR_RETRIES,
+            max_rd_atomic: self.address.depth.min(to.depth),
+            ..ibv_qp_attr::default()
+        };
         let mask = IBV_QP_STATE
             | IBV_QP_TIMEOUT
             | IBV_QP_RETRY_CNT
@@ -369,12 +363,12 @@ impl Device for IbvDevice {
 
     fn destroy_qp(&mut self, qp: Qp, drained: bool, completions: &mut VecDeque<Completion>) {
         let Some(pair) = self.qps[qp.0 as usize].take() else { return };
-        // The error state flushes the queue pair's receives back to us; destroying it would lose
-        // them. A drained queue pair holds none. There the error state would suppress the last
-        // acknowledgement, since soft-RoCE completes a receive before it acknowledges it.
+        // The error state returns the receives that the queue pair holds, as failed completions;
+        // destroying the queue pair alone would lose them. A drained queue pair holds none. The
+        // error state would suppress its last acknowledgement, because soft-RoCE completes a
+        // receive before it acknowledges it.
         if !drained {
-            let mut change = ibv_qp_attr::zeroed();
-            change.qp_state = IBV_QPS_ERR;
+            let mut change = ibv_qp_attr { qp_state: IBV_QPS_ERR, ..ibv_qp_attr::default() };
             if let Err(reason) =
                 self.library.modify_qp(&pair, "ibv_modify_qp to ERR", &mut change, IBV_QP_STATE)
             {
@@ -418,7 +412,6 @@ impl Device for IbvDevice {
                 (IBV_WR_ATOMIC_CMP_AND_SWP, 0, atomic(expected, new))
             }
         };
-        let flag = |on: bool, flag: u32| if on { flag } else { 0 };
         let mut request = ibv_send_wr {
             wr_id: request.id,
             next: null_mut(),

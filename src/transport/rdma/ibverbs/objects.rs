@@ -1,5 +1,5 @@
-//! Objects of libibverbs with owners: each is destroyed when dropped, before those it was made
-//! from. The calls on them are safe functions, which hold the proof for their `unsafe` once.
+//! Owned objects of libibverbs. Dropping one destroys it, before the objects it was made from. The
+//! calls on them are wrapped in safe functions.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::super::device::DeviceError;
 use super::sys::*;
 
-/// An object of libibverbs, with what it was made from.
+/// An object of libibverbs, with the objects it was made from.
 #[derive(Debug)]
 pub(super) struct Owned<T, P = ()> {
     raw: NonNull<T>,
@@ -30,11 +30,11 @@ unsafe impl<T, P: Send> Send for Owned<T, P> {}
 unsafe impl<T, P: Sync> Sync for Owned<T, P> {}
 
 impl<T, P> Owned<T, P> {
-    /// Takes over what the call `name` returned; null is its failure.
+    /// Owns what the call `name` returned; null means that it failed.
     ///
     /// # Safety
     /// `raw` is null, or a new object that nobody else owns, made from `parents`. `destroy` is the
-    /// function that ends objects of its kind.
+    /// destructor of such objects.
     unsafe fn new(
         name: &'static str,
         raw: *mut T,
@@ -57,8 +57,8 @@ impl<T, P> Drop for Owned<T, P> {
         // SAFETY: the object is alive and owned, its parents are dropped after it, and `destroy` is
         // its destructor (contract of `Owned::new`).
         let code = unsafe { (self.destroy)(self.as_ptr()) };
-        if code != 0 {
-            log::warn!("verbs: {}", error(std::any::type_name::<T>(), code));
+        if let Err(reason) = checked(std::any::type_name::<T>(), code) {
+            log::warn!("verbs: {reason}");
         }
     }
 }
@@ -68,12 +68,13 @@ pub(super) fn last_error(call: &'static str) -> DeviceError {
     error(call, io::Error::last_os_error().raw_os_error().unwrap_or(0))
 }
 
-/// The error of a call that returns an error number, positive or negative.
+/// The error of a call that returned this error number, positive or negative.
 pub(super) fn error(call: &'static str, code: c_int) -> DeviceError {
     DeviceError::System { call, errno: code.abs() }
 }
 
-fn checked(call: &'static str, code: c_int) -> Result<(), DeviceError> {
+/// The result of a call that returns 0 or an error number.
+pub(super) fn checked(call: &'static str, code: c_int) -> Result<(), DeviceError> {
     if code == 0 { Ok(()) } else { Err(error(call, code)) }
 }
 
@@ -131,10 +132,9 @@ impl Drop for DeviceList {
     }
 }
 
-/// A loaded library's calls on its objects.
 impl Library {
     pub(super) fn query_device(&self, device: &OpenDevice) -> Result<ibv_device_attr, DeviceError> {
-        let mut attributes = ibv_device_attr::zeroed();
+        let mut attributes = ibv_device_attr::default();
         // SAFETY: the device is open, and the call writes one structure of this type.
         let code = unsafe { (self.ibv_query_device)(device.as_ptr(), &raw mut attributes) };
         checked("ibv_query_device", code).map(|()| attributes)
@@ -142,7 +142,7 @@ impl Library {
 
     /// Attributes of a port, or the error number.
     pub(super) fn query_port(&self, device: &OpenDevice, port: u8) -> Result<ibv_port_attr, c_int> {
-        let mut attributes = ibv_port_attr::zeroed();
+        let mut attributes = ibv_port_attr::default();
         // SAFETY: the device is open, and the call writes one structure of this type.
         let code = unsafe { (self.ibv_query_port)(device.as_ptr(), port, &raw mut attributes) };
         if code == 0 { Ok(attributes) } else { Err(code.abs()) }
@@ -172,10 +172,10 @@ impl Library {
         let around = context
             .wrapping_byte_sub(std::mem::offset_of!(verbs_context, context))
             .cast::<verbs_context>();
-        let mut attributes = ibv_device_attr_ex::zeroed();
-        // SAFETY: the device is open. If `abi_compat` is all ones, it lies in a `verbs_context`,
-        // whose `sz` precedes the context and says how much of the rest exists. The call writes at
-        // most the size that it is given.
+        let mut attributes = ibv_device_attr_ex::default();
+        // SAFETY: the device is open. If `abi_compat` is all ones, the context lies in a
+        // `verbs_context`. Its `sz` lies before the context and says how many bytes of the
+        // structure exist. The call writes at most the size that it is given.
         let code = unsafe {
             if (*context).abi_compat as usize != usize::MAX
                 || (&raw const (*around).sz).read() < size_of::<verbs_context>()
@@ -274,8 +274,6 @@ impl Library {
         checked(purpose, code)
     }
 
-    /// Registers memory.
-    ///
     /// # Safety
     /// The memory must stay mapped until the registration is dropped.
     pub(super) unsafe fn reg_mr(
@@ -293,7 +291,7 @@ impl Library {
         }
     }
 
-    /// Asks libibverbs to protect registered pages over `fork`.
+    /// Asks libibverbs to keep registered pages with the parent after a `fork`.
     pub(super) fn fork_init(&self) -> Result<(), DeviceError> {
         // SAFETY: the call takes no arguments and may be made before any registration.
         checked("ibv_fork_init", unsafe { (self.ibv_fork_init)() })
@@ -312,11 +310,8 @@ impl<P> Owned<ibv_qp, P> {
         unsafe { (*self.as_ptr()).qp_num }
     }
 
-    /// Posts a work request.
-    ///
     /// # Safety
-    /// As for [`Device::post_send`](super::super::device::Device::post_send): the local memory of
-    /// the request stays valid and is not accessed against its use until the request completes.
+    /// As for [`Device::post_send`](super::super::device::Device::post_send).
     pub(super) unsafe fn post_send(&self, request: &mut ibv_send_wr) -> c_int {
         let mut bad = null_mut();
         // SAFETY: the queue pair is alive, so its device's table of calls is valid. The call reads
@@ -326,8 +321,6 @@ impl<P> Owned<ibv_qp, P> {
 }
 
 impl<P> Owned<ibv_srq, P> {
-    /// Posts a receive.
-    ///
     /// # Safety
     /// The receive's memory must stay valid, and belongs to the device, until it completes.
     pub(super) unsafe fn post_receive(&self, request: &mut ibv_recv_wr) -> c_int {
@@ -341,7 +334,7 @@ impl<P> Owned<ibv_srq, P> {
 }
 
 impl<P> Owned<ibv_cq, P> {
-    /// Takes completions out. Returns their number, or a negative error number.
+    /// Stores completions in `batch`. Returns their number, or a negative error number.
     pub(super) fn poll(&self, batch: &mut [ibv_wc]) -> c_int {
         // SAFETY: the queue is alive, so its device's table of calls is valid; the call writes no
         // more entries than the batch has.

@@ -1,8 +1,9 @@
 //! Selection of device, port, GID and partition key.
 //!
 //! Candidates are the active ports of all devices. InfiniBand comes first, then Ethernet with a
-//! routable address, then Ethernet with link-local addresses only: machines in clouds often have
-//! an RDMA-capable Ethernet port beside InfiniBand, in any order.
+//! routable address, then Ethernet with link-local addresses only. The order of the device list
+//! does not decide, because machines in clouds often have an RDMA-capable Ethernet port beside
+//! InfiniBand.
 
 use std::cmp::Reverse;
 use std::ffi::c_int;
@@ -11,17 +12,17 @@ use super::super::device::{DeviceError, PortError};
 use super::objects::{DeviceList, OpenDevice};
 use super::sys::*;
 
-/// The user's choice of device, port, GID and partition key. `None` selects the best.
+/// The user's choice of device, port, GID and partition key. `None` leaves a choice to the library.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortSelection<'a> {
-    /// Name of the device.
+    /// Device name.
     pub device: Option<&'a str>,
-    /// Number of the port.
+    /// Port number.
     pub port: Option<u8>,
     /// Index in the port's GID table.
     pub gid: Option<u8>,
-    /// Partition key, compared without the membership bit. By default the first one of which the
-    /// port is a full member.
+    /// Partition key, compared without the membership bit. The default is the first one of which
+    /// the port is a full member.
     pub partition: Option<u16>,
 }
 
@@ -48,12 +49,17 @@ impl<'a> PortSelection<'a> {
     }
 }
 
+/// A usable port of an open device.
+#[derive(Debug)]
 pub(super) struct Port {
+    pub(super) device: OpenDevice,
+    /// Name of the device.
+    pub(super) name: String,
     pub(super) number: u8,
     pub(super) attributes: ibv_port_attr,
     pub(super) gid_index: u8,
     pub(super) gid: ibv_gid,
-    /// Index of its partition key.
+    /// Index in the port's table of partition keys.
     pub(super) pkey_index: u16,
     /// Higher is better.
     rank: u8,
@@ -65,10 +71,9 @@ impl Port {
     }
 }
 
-/// Usable ports with the index of their device, best first; and why the other devices have none.
-pub(super) type Candidates = (Vec<(usize, Port)>, Vec<(String, DeviceError)>);
+/// Usable ports, best first; and why other devices have none.
+pub(super) type Candidates = (Vec<Port>, Vec<(String, DeviceError)>);
 
-/// Inspects all selected devices.
 pub(super) fn candidates(
     library: &Library,
     list: &DeviceList,
@@ -81,12 +86,12 @@ pub(super) fn candidates(
             continue;
         }
         match ports_of(library, list, index, &name, wanted) {
-            Ok(ports) => found.extend(ports.into_iter().map(|port| (index, port))),
+            Ok(ports) => found.extend(ports),
             Err(reason) => reasons.push((name, reason)),
         }
     }
     // The sort is stable: equally good ports keep the order of the list.
-    found.sort_by_key(|(_, port)| Reverse(port.rank));
+    found.sort_by_key(|port| Reverse(port.rank));
     (found, reasons)
 }
 
@@ -97,7 +102,7 @@ fn ports_of(
     name: &str,
     wanted: &PortSelection<'_>,
 ) -> Result<Vec<Port>, DeviceError> {
-    // iWARP has another way to connect, and neither immediates nor atomics.
+    // iWARP connects in another way, and has neither immediates nor atomics.
     if list.transport_type(index) != IBV_TRANSPORT_IB {
         return Err(DeviceError::WrongTransport);
     }
@@ -143,10 +148,11 @@ fn inspect(
     let rank = if ethernet { u8::from(reach(&gid) > 0) } else { 2 };
     let key = |index: &u16| library.query_pkey(device, number, *index);
     let pkey_index = find_pkey(0..attributes.pkey_tbl_len, key, wanted.partition)?;
-    Ok(Port { number, attributes, gid_index, gid, pkey_index, rank })
+    let (device, name) = (OpenDevice::clone(device), name.to_owned());
+    Ok(Port { device, name, number, attributes, gid_index, gid, pkey_index, rank })
 }
 
-/// How far a GID of an Ethernet port can be routed: 2 for IPv4-mapped, 1 for global IPv6, 0 for
+/// How well a GID of an Ethernet port can be routed: 2 for IPv4-mapped, 1 for global IPv6, 0 for
 /// link-local.
 fn reach(gid: &ibv_gid) -> u8 {
     match gid.raw {
@@ -156,8 +162,8 @@ fn reach(gid: &ibv_gid) -> u8 {
     }
 }
 
-/// Whether the network interface of a GID exists here, and whether the GID is of RoCE v2, which is
-/// routable. (In a container the table also lists interfaces of other network namespaces.)
+/// Whether a GID's network interface is in this network namespace, and whether the GID is of RoCE
+/// v2, which is routable. (The table lists the interfaces of all namespaces.)
 fn gid_attributes(name: &str, port: u8, index: c_int) -> (bool, bool) {
     let attribute = |what: &str| {
         let file = format!("/sys/class/infiniband/{name}/ports/{port}/gid_attrs/{what}/{index}");
@@ -169,8 +175,8 @@ fn gid_attributes(name: &str, port: u8, index: c_int) -> (bool, bool) {
     (is_here, attribute("types") == "RoCE v2")
 }
 
-/// Index of the partition key to use. Two members of a partition can communicate if one of them is
-/// a full member.
+/// Index of the partition key to use. Two members of a partition can communicate if at least one
+/// of them is a full member.
 fn find_pkey(
     mut indices: std::ops::Range<u16>,
     key: impl Fn(&u16) -> u16,
@@ -181,7 +187,7 @@ fn find_pkey(
         Some(wanted) => indices
             .find(|index| key(index) & !FULL == wanted & !FULL && key(index) != 0)
             .ok_or(PortError::NoPartitionKey(wanted)),
-        // Ethernet ports have a single, formal key.
+        // Ethernet ports have a single key, without meaning.
         None => Ok(indices.find(|index| key(index) & FULL != 0).unwrap_or(0)),
     }
 }

@@ -25,7 +25,8 @@ type PostSend = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ib
 type QueryDeviceEx =
     unsafe extern "C" fn(*mut ibv_context, *const c_void, *mut ibv_device_attr_ex, usize) -> c_int;
 
-/// Structures of the header, with all members public.
+/// Structures of the header, with all members public. Members named `before_*` and `rest` stand for
+/// members that are not used.
 macro_rules! c_structs {
     ($($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $member:ident: $type:ty,)* })*) => {$(
         $(#[$doc])*
@@ -76,44 +77,21 @@ c_structs! {
         context: ibv_context,
     }
     /// Extended attributes; members that the device does not report are 0.
+    #[derive(Default)]
     ibv_device_attr_ex {
         orig_attr: ibv_device_attr,
         comp_mask: u32,
         odp_caps: ibv_odp_caps,
-        /// Members that this library does not use, with room for future ones.
-        rest: [u64; 64],
+        /// With room for future members.
+        rest: [[u64; 32]; 2],
     }
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct ibv_odp_caps {
-    pub general_caps: u64,
-    pub rc_odp_caps: u32,
-    pub uc_odp_caps: u32,
-    pub ud_odp_caps: u32,
-}
-
-/// Structures of numbers.
-///
-/// # Safety
-/// All bytes zero must be a valid value of the type.
-pub(super) unsafe trait Zeroed: Sized {
-    fn zeroed() -> Self {
-        // SAFETY: all bytes zero is a valid value (contract of the trait).
-        unsafe { std::mem::zeroed() }
+    #[derive(Clone, Copy, Default)]
+    ibv_odp_caps {
+        general_caps: u64,
+        rc_odp_caps: u32,
+        uc_odp_caps: u32,
+        ud_odp_caps: u32,
     }
-}
-// SAFETY: all members are numbers or arrays of them.
-unsafe impl Zeroed for ibv_device_attr {}
-// SAFETY: all members are numbers or arrays of them.
-unsafe impl Zeroed for ibv_device_attr_ex {}
-// SAFETY: all members are numbers or arrays of them.
-unsafe impl Zeroed for ibv_port_attr {}
-// SAFETY: all members are numbers or arrays of them.
-unsafe impl Zeroed for ibv_qp_attr {}
-
-c_structs! {
     ibv_cq {
         context: *mut ibv_context,
     }
@@ -139,8 +117,9 @@ c_structs! {
         lkey: u32,
         rkey: u32,
     }
+    #[derive(Default)]
     ibv_device_attr {
-        fw_ver: [c_char; 64],
+        fw_ver: [[c_char; 32]; 2],
         node_guid: u64,
         before_vendor_id: [u64; 3],
         vendor_id: u32,
@@ -166,6 +145,7 @@ c_structs! {
         local_ca_ack_delay: u8,
         phys_port_cnt: u8,
     }
+    #[derive(Default)]
     ibv_port_attr {
         state: Enum,
         max_mtu: Enum,
@@ -182,6 +162,7 @@ c_structs! {
         flags: u8,
         port_cap_flags2: u16,
     }
+    #[derive(Default)]
     ibv_qp_cap {
         max_send_wr: u32,
         max_recv_wr: u32,
@@ -204,15 +185,7 @@ c_structs! {
         max_sge: u32,
         srq_limit: u32,
     }
-}
-
-#[repr(C, align(8))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ibv_gid {
-    pub raw: [u8; 16],
-}
-
-c_structs! {
+    #[derive(Default)]
     ibv_global_route {
         dgid: ibv_gid,
         flow_label: u32,
@@ -220,6 +193,7 @@ c_structs! {
         hop_limit: u8,
         traffic_class: u8,
     }
+    #[derive(Default)]
     ibv_ah_attr {
         grh: ibv_global_route,
         dlid: u16,
@@ -229,6 +203,7 @@ c_structs! {
         is_global: u8,
         port_num: u8,
     }
+    #[derive(Default)]
     ibv_qp_attr {
         qp_state: Enum,
         cur_qp_state: Enum,
@@ -257,47 +232,24 @@ c_structs! {
         alt_timeout: u8,
         rate_limit: u32,
     }
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct ibv_sge {
-    pub addr: u64,
-    pub length: u32,
-    pub lkey: u32,
-}
-
-/// The member `wr` of a send request, for RDMA and for atomics.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub union ibv_wr {
-    pub rdma: ibv_wr_rdma,
-    pub atomic: ibv_wr_atomic,
-}
-
-impl std::fmt::Debug for ibv_wr {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ibv_wr")
+    #[derive(Clone, Copy)]
+    ibv_sge {
+        addr: u64,
+        length: u32,
+        lkey: u32,
     }
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct ibv_wr_rdma {
-    pub remote_addr: u64,
-    pub rkey: u32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct ibv_wr_atomic {
-    pub remote_addr: u64,
-    pub compare_add: u64,
-    pub swap: u64,
-    pub rkey: u32,
-}
-
-c_structs! {
+    #[derive(Clone, Copy)]
+    ibv_wr_rdma {
+        remote_addr: u64,
+        rkey: u32,
+    }
+    #[derive(Clone, Copy)]
+    ibv_wr_atomic {
+        remote_addr: u64,
+        compare_add: u64,
+        swap: u64,
+        rkey: u32,
+    }
     ibv_send_wr {
         wr_id: u64,
         next: *mut ibv_send_wr,
@@ -317,25 +269,43 @@ c_structs! {
         sg_list: *mut ibv_sge,
         num_sge: c_int,
     }
+    #[derive(Clone, Copy, Default)]
+    ibv_wc {
+        wr_id: u64,
+        status: Enum,
+        opcode: Enum,
+        vendor_err: u32,
+        byte_len: u32,
+        /// In network byte order.
+        imm_data: u32,
+        qp_num: u32,
+        src_qp: u32,
+        wc_flags: u32,
+        pkey_index: u16,
+        slid: u16,
+        sl: u8,
+        dlid_path_bits: u8,
+    }
 }
 
+#[repr(C, align(8))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ibv_gid {
+    pub raw: [u8; 16],
+}
+
+/// The member `wr` of a send request, for RDMA and for atomics.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ibv_wc {
-    pub wr_id: u64,
-    pub status: Enum,
-    pub opcode: Enum,
-    pub vendor_err: u32,
-    pub byte_len: u32,
-    /// In network byte order.
-    pub imm_data: u32,
-    pub qp_num: u32,
-    pub src_qp: u32,
-    pub wc_flags: u32,
-    pub pkey_index: u16,
-    pub slid: u16,
-    pub sl: u8,
-    pub dlid_path_bits: u8,
+#[derive(Clone, Copy)]
+pub union ibv_wr {
+    pub rdma: ibv_wr_rdma,
+    pub atomic: ibv_wr_atomic,
+}
+
+impl std::fmt::Debug for ibv_wr {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ibv_wr")
+    }
 }
 
 pub const IBV_PORT_ACTIVE: Enum = 4;

@@ -28,14 +28,15 @@ struct Query {
 const QUERY: u64 = 3 << 30 | (size_of::<Query>() as u64) << 16 | (b'f' as u64) << 8 | 17;
 const SHARED: u64 = 8;
 
-/// Whether all of a range is private anonymous memory: all ways to discard it are reported. A file
-/// (and shared memory, which is one in the kernel) may be truncated by whoever has it open.
+/// Whether all of a range is private anonymous memory, so that the kernel reports all ways to
+/// discard it. Anyone who has a file open may truncate it, and shared memory is a file to the
+/// kernel.
 pub(super) fn is_anonymous(at: usize, end: usize) -> bool {
     File::open("/proc/self/maps")
         .is_ok_and(|maps| query(&maps, at, end).unwrap_or_else(|| read(maps, at, end)))
 }
 
-/// Queries one mapping after the other; `None` if the kernel is too old.
+/// Queries one mapping after the other. `None` if the kernel has no such request.
 fn query(maps: &File, at: usize, end: usize) -> Option<bool> {
     let mut place = at;
     while place < end {
@@ -54,7 +55,7 @@ fn query(maps: &File, at: usize, end: usize) -> Option<bool> {
     Some(true)
 }
 
-/// Reads the list of all mappings.
+/// Reads the list of all mappings instead.
 fn read(mut maps: File, at: usize, end: usize) -> bool {
     let mut text = String::new();
     maps.read_to_string(&mut text).is_ok() && lists(&text, at, end)
@@ -66,7 +67,7 @@ fn lists(text: &str, at: usize, end: usize) -> bool {
         let mut words = line.split_ascii_whitespace();
         let range = words.next().and_then(|range| range.split_once('-'));
         let number = |text: &str| usize::from_str_radix(text, 16).ok();
-        let Some((from, to)) = range.and_then(|(from, to)| Some((number(from)?, number(to)?)))
+        let Some((Some(from), Some(to))) = range.map(|(from, to)| (number(from), number(to)))
         else {
             return false;
         };

@@ -1,22 +1,23 @@
 //! The invalidation monitor: reports when monitored memory is unmapped, discarded or moved, by
 //! whatever call.
 //!
-//! The source is `userfaultfd`. The call that changes the memory (`munmap` or another) returns only
-//! after its event was read. A thread reads the events, under the lock of the list to which it
-//! appends them. So once the call has returned, whoever locks the list finds the report.
+//! The source is `userfaultfd`. A call that changes monitored memory (`munmap` or another) returns
+//! only after its event was read. A thread reads the events, and holds the lock of the list to
+//! which it appends them. So once the call has returned, whoever locks the list finds the report.
 //!
-//! Between the change and the report, another thread may already have got the same addresses. In
-//! that time [`InvalidationMonitor::is_changing`] is true, or the event has been read and is in the
-//! list.
+//! Between the change and the report, another thread may already have been given the same
+//! addresses. During that time either [`InvalidationMonitor::is_changing`] is true, or the event
+//! was read and is in the list.
 //!
-//! The thread must not wait for a thread that waits for it. It neither allocates nor frees, which
-//! may unmap, and nobody does so while holding the list. It ends with the monitor.
+//! The thread must not wait for a thread that waits for it. So it neither allocates nor frees,
+//! because that may unmap memory, and nobody does so while holding the list. The thread ends when
+//! the monitor is dropped.
 
 mod mappings;
 mod userfaultfd;
 
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::io::{self, PipeReader, PipeWriter, Write};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -24,19 +25,19 @@ use std::thread::JoinHandle;
 pub(super) use userfaultfd::Invalidation;
 use userfaultfd::{Event, Userfaultfd};
 
-/// Reports that the list holds.
+/// Most reports that the list holds.
 const MAX_REPORTS: usize = 256;
-/// Events read by one call.
+/// Most events that one call reads.
 const EVENT_BATCH: usize = 16;
-/// The thread's stack in bytes.
+/// Stack of the thread, in bytes.
 const STACK: usize = 64 * 1024;
 
-/// Reports that have not been taken.
+/// Reports that were not taken yet.
 #[derive(Debug)]
 pub(super) struct Reports {
-    /// In order. Has the capacity for all that it may hold.
+    /// In the order of the events. Has capacity for [`MAX_REPORTS`].
     pub(super) list: Vec<Invalidation>,
-    /// The list was too short: anything may have changed.
+    /// Reports were lost because the list was full, so any memory may have changed.
     pub(super) overflowed: bool,
 }
 
@@ -61,12 +62,13 @@ impl Reports {
 #[derive(Debug)]
 struct Shared {
     uffd: Userfaultfd,
-    /// Readable when the thread is to end.
-    stop: OwnedFd,
+    /// Readable when the thread has to end.
+    stop: PipeReader,
     reports: Mutex<Reports>,
-    /// Whether `reports` has any: a hint.
+    /// Whether `reports` has any. May lag behind.
     has_reports: AtomicBool,
-    /// A starting thread allocates, so nothing is monitored before it listens.
+    /// Passed when the thread listens. Until then nothing is monitored, because a starting thread
+    /// allocates.
     started: Barrier,
 }
 
@@ -75,7 +77,7 @@ impl Shared {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread's body.
+    /// The body of the thread.
     fn listen(&self) {
         self.started.wait();
         let mut events = [Event::default(); EVENT_BATCH];
@@ -90,17 +92,15 @@ impl Shared {
             let mut reports = self.reports();
             loop {
                 let count = self.uffd.read(&mut events);
-                events[..count]
-                    .iter()
-                    .filter_map(Event::invalidation)
-                    .for_each(|report| reports.push(report));
                 if count == 0 {
                     break;
                 }
+                let invalidations = events[..count].iter().filter_map(Event::invalidation);
+                invalidations.for_each(|report| reports.push(report));
                 self.has_reports.store(true, Ordering::Release);
             }
             drop(reports);
-            // A call that is still changing memory waits for its event to be read.
+            // A call that is changing memory waits until its event is read.
             if polled[1].revents != 0 && !self.uffd.is_changing() {
                 return;
             }
@@ -112,24 +112,25 @@ impl Shared {
 #[derive(Debug)]
 pub(super) struct InvalidationMonitor {
     shared: Arc<Shared>,
+    /// The other end of [`Shared::stop`].
+    stop: PipeWriter,
     thread: Option<JoinHandle<()>>,
     taken: Reports,
+    /// The process that started the thread.
     process: u32,
 }
 
 impl InvalidationMonitor {
     pub(super) fn start() -> io::Result<Self> {
         let uffd = Userfaultfd::open()?;
-        // SAFETY: the call takes numbers only.
-        let stop = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
-        if stop < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was just opened, and nobody else owns it.
-        let stop = unsafe { OwnedFd::from_raw_fd(stop) };
-        let (reports, has_reports) = (Mutex::new(Reports::new()), AtomicBool::new(false));
-        let started = Barrier::new(2);
-        let shared = Arc::new(Shared { uffd, stop, reports, has_reports, started });
+        let (wait_for_stop, stop) = io::pipe()?;
+        let shared = Arc::new(Shared {
+            uffd,
+            stop: wait_for_stop,
+            reports: Mutex::new(Reports::new()),
+            has_reports: AtomicBool::new(false),
+            started: Barrier::new(2),
+        });
         let of_thread = Arc::clone(&shared);
         let thread = with_signals_blocked(|| {
             let thread =
@@ -138,17 +139,18 @@ impl InvalidationMonitor {
         })?;
         shared.started.wait();
         let process = std::process::id();
-        Ok(InvalidationMonitor { shared, thread: Some(thread), taken: Reports::new(), process })
+        let (thread, taken) = (Some(thread), Reports::new());
+        Ok(InvalidationMonitor { shared, stop, thread, taken, process })
     }
 
-    /// Monitors whole pages. Returns false if they could also be discarded by calls that are not
-    /// reported; they are monitored nevertheless.
+    /// Monitors whole pages. Returns false if calls that the kernel does not report could discard
+    /// them; they are monitored nevertheless.
     ///
     /// # Errors
-    /// The kernel refuses. If memory is short, some of the pages are monitored.
+    /// The kernel refuses. After `ENOMEM`, some of the pages may be monitored.
     pub(super) fn add(&self, start: usize, end: usize) -> io::Result<bool> {
         self.shared.uffd.register(start, end)?;
-        // Inspected when it is monitored already: later changes are reported.
+        // Inspected after monitoring has begun, so that all later changes are reported.
         Ok(mappings::is_anonymous(start, end))
     }
 
@@ -161,13 +163,14 @@ impl InvalidationMonitor {
         }
     }
 
-    /// Whether monitored memory is being changed, with a report that [`take`](Self::take) may not
+    /// Whether a call is changing monitored memory whose report [`take`](Self::take) may not
     /// return yet.
     pub(super) fn is_changing(&self) -> bool {
         self.shared.uffd.is_changing()
     }
 
-    /// Whether there are reports to take. May lag behind `is_changing` and `take`.
+    /// Whether there are reports to take. May lag behind [`is_changing`](Self::is_changing) and
+    /// [`take`](Self::take).
     pub(super) fn has_reports(&self) -> bool {
         self.shared.has_reports.load(Ordering::Acquire)
     }
@@ -176,7 +179,7 @@ impl InvalidationMonitor {
     pub(super) fn take(&mut self) -> &Reports {
         self.taken.list.clear();
         self.taken.overflowed = false;
-        // Nothing is freed while the list is locked.
+        // Swapped rather than replaced: nothing may be freed while the list is locked.
         let mut reports = self.shared.reports();
         if !reports.list.is_empty() {
             self.shared.has_reports.store(false, Ordering::Relaxed);
@@ -186,33 +189,33 @@ impl InvalidationMonitor {
         &self.taken
     }
 
-    /// False in a forked child: its memory is not monitored, and its descriptor is the parent's.
+    /// False in a forked child. The kernel does not monitor its memory, and the descriptor that it
+    /// inherited still concerns its parent's.
     fn is_in_parent(&self) -> bool {
         self.process == std::process::id()
     }
 }
 
 impl Drop for InvalidationMonitor {
-    /// All ranges must have been [removed](Self::remove): a forked child may keep the descriptor
-    /// open, and a range that nobody reports for would block its next `munmap`.
+    /// All ranges must have been [removed](Self::remove). A forked child may keep the descriptor
+    /// open; then the next `munmap` of a range that is still monitored would wait forever.
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         if !self.is_in_parent() {
-            // The thread exists in the parent only.
+            // The thread exists only in the parent.
             return std::mem::forget(thread);
         }
-        let one = 1_u64;
-        // SAFETY: the call reads the eight bytes of `one`, as an eventfd requires.
-        unsafe {
-            libc::write(self.shared.stop.as_raw_fd(), (&raw const one).cast(), size_of::<u64>())
-        };
+        // Closing the pipe would not wake the thread: a forked child may have it open.
+        if let Err(error) = self.stop.write_all(&[1]) {
+            return log::error!("verbs: the invalidation monitor cannot be stopped: {error}");
+        }
         if thread.join().is_err() {
             log::error!("verbs: the thread of the invalidation monitor has panicked");
         }
     }
 }
 
-/// Calls `call` with all signals blocked, so that a thread it starts handles none of the program's.
+/// Calls `call` with all signals blocked, so that a thread that it starts handles none of them.
 fn with_signals_blocked<T>(call: impl FnOnce() -> T) -> T {
     // SAFETY: signal sets are plain data; both are written before they are read.
     unsafe {

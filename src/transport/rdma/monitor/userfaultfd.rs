@@ -1,84 +1,44 @@
-//! `userfaultfd` for events of mappings; page faults are never reported.
+//! `userfaultfd`, used for events of mappings. Page faults are never reported.
 //!
-//! Constants and layouts are those of `<linux/userfaultfd.h>`, where they are stable.
+//! Constants and layouts are those of `<linux/userfaultfd.h>`. The arguments of its requests are
+//! structures of 64-bit members, which are arrays here.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-
-#[repr(C)]
-#[derive(Debug)]
-struct Range {
-    start: u64,
-    len: u64,
-}
-
-#[repr(C)]
-#[derive(Debug)]
-struct Api {
-    api: u64,
-    features: u64,
-    ioctls: u64,
-}
-
-#[repr(C)]
-#[derive(Debug)]
-struct Register {
-    range: Range,
-    mode: u64,
-    ioctls: u64,
-}
-
-#[repr(C)]
-#[derive(Debug)]
-struct WriteProtect {
-    range: Range,
-    mode: u64,
-}
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Event {
     event: u8,
     _reserved: [u8; 7],
-    /// Start and end; or from, to and length.
+    /// Start and end; for a remap, old address, new address and length.
     numbers: [u64; 3],
 }
 
 /// A change of monitored memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Invalidation {
-    /// The range from the first to the second address was unmapped.
+    /// The range from the first address to the second one was unmapped.
     Unmapped(usize, usize),
     /// The pages of the range are about to be discarded; the range stays mapped.
     Discarded(usize, usize),
     /// The range was moved.
-    Moved {
-        /// Old address.
-        from: usize,
-        /// New address.
-        to: usize,
-        /// Bytes.
-        len: usize,
-    },
+    Moved { from: usize, to: usize, len: usize },
 }
 
-const fn request(write: bool, number: u64, size: usize) -> u64 {
-    // _IOR and _IOWR of type 0xaa.
-    (if write { 3 } else { 2 }) << 30 | (size as u64) << 16 | 0xaa << 8 | number
-}
+/// Requests without the size of their argument: direction (`_IOWR` or `_IOR`), type and number.
+const API: u64 = 3 << 30 | 0xaa << 8 | 0x3f;
+const REGISTER: u64 = 3 << 30 | 0xaa << 8;
+const UNREGISTER: u64 = 2 << 30 | 0xaa << 8 | 1;
+const WRITE_PROTECT: u64 = 3 << 30 | 0xaa << 8 | 6;
 
-const API: u64 = request(true, 0x3f, size_of::<Api>());
-const REGISTER: u64 = request(true, 0, size_of::<Register>());
-const UNREGISTER: u64 = request(false, 1, size_of::<Range>());
-const WRITE_PROTECT: u64 = request(true, 6, size_of::<WriteProtect>());
-
-/// No events for faults inside the kernel (Linux 5.11): then no privilege is needed.
+/// Report no faults of the kernel's own accesses (Linux 5.11), so that no privilege is needed.
 const USER_MODE_ONLY: i32 = 1;
 const MODE_WRITE_PROTECT: u64 = 1 << 1;
 
 /// Flags on page-fault events; events of moving, discarding and unmapping; and a feature of Linux
-/// 5.18. The last is not used, but kernels with it count changes in progress (5.16), and leave
-/// pages in use by a device to the parent when it forks (5.12).
+/// 5.18. The last one is not used. It is required because kernels that have it also count changes
+/// in progress (5.16), and leave pages that a device uses to the parent after a fork (5.12).
 const FEATURES: u64 = 1 << 0 | 1 << 2 | 1 << 3 | 1 << 6 | 1 << 11;
 
 const EVENT_REMAP: u8 = 0x14;
@@ -99,15 +59,16 @@ impl Userfaultfd {
         }
         // SAFETY: the descriptor was just opened, and nobody else owns it.
         let uffd = Userfaultfd(unsafe { OwnedFd::from_raw_fd(fd as i32) });
-        uffd.call(API, &mut Api { api: 0xaa, features: FEATURES, ioctls: 0 })?;
+        uffd.call(API, [0xaa, FEATURES, 0])?;
         Ok(uffd)
     }
 
-    fn call<T>(&self, request: u64, argument: &mut T) -> io::Result<()> {
-        // SAFETY: the callers below pair each request with its own structure, whose size is part of
-        // the request number; it lives during the call.
+    fn call<const N: usize>(&self, request: u64, mut argument: [u64; N]) -> io::Result<()> {
+        let request = request | (size_of::<[u64; N]>() as u64) << 16;
+        // SAFETY: the request encodes the size of the argument, and the kernel accesses no more
+        // than that. The argument lives during the call.
         match unsafe {
-            libc::ioctl(self.0.as_raw_fd(), request as libc::Ioctl, std::ptr::from_mut(argument))
+            libc::ioctl(self.0.as_raw_fd(), request as libc::Ioctl, argument.as_mut_ptr())
         } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
@@ -116,25 +77,24 @@ impl Userfaultfd {
 
     /// Monitors whole pages. The mode asks for faults of write-protected pages; none ever is.
     pub(super) fn register(&self, start: usize, end: usize) -> io::Result<()> {
-        let range = Range { start: start as u64, len: (end - start) as u64 };
-        self.call(REGISTER, &mut Register { range, mode: MODE_WRITE_PROTECT, ioctls: 0 })
+        let (start, len) = (start as u64, (end - start) as u64);
+        self.call(REGISTER, [start, len, MODE_WRITE_PROTECT, 0])
     }
 
     /// Stops monitoring pages.
     pub(super) fn unregister(&self, start: usize, end: usize) -> io::Result<()> {
-        self.call(UNREGISTER, &mut Range { start: start as u64, len: (end - start) as u64 })
+        self.call(UNREGISTER, [start as u64, (end - start) as u64])
     }
 
-    /// Whether monitored memory is being changed: true from before a change until its event has
-    /// been read.
+    /// Whether monitored memory is being changed: true from before a change until its event was
+    /// read.
     pub(super) fn is_changing(&self) -> bool {
-        // An empty range is invalid, but the kernel checks for changes first.
-        let mut nothing = WriteProtect { range: Range { start: 0, len: 0 }, mode: 0 };
-        self.call(WRITE_PROTECT, &mut nothing)
+        // The empty range is invalid, but the kernel checks for changes in progress first.
+        self.call(WRITE_PROTECT, [0, 0, 0])
             .is_err_and(|error| error.raw_os_error() == Some(libc::EAGAIN))
     }
 
-    /// Reads the events that are there. The call that caused an event goes on when it is read.
+    /// Reads pending events, without waiting. The call that caused an event returns after this.
     pub(super) fn read(&self, into: &mut [Event]) -> usize {
         // SAFETY: the call writes at most the size of `into`, whose type allows all bytes.
         let got =
@@ -148,7 +108,7 @@ impl Userfaultfd {
 }
 
 impl Event {
-    /// The change that it reports; `None` for other events.
+    /// The change that the event reports; `None` for other events.
     pub(super) fn invalidation(&self) -> Option<Invalidation> {
         let [first, second, third] = self.numbers.map(|number| number as usize);
         match self.event {
