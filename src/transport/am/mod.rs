@@ -4,13 +4,13 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`wire`] | the format of packets and records |
-//! | [`channel`] | the interface to what carries the packets of a window |
+//! | [`channel`] | the interface through which a window sends packets |
 //! | [`target`] | checks and applies records; the interface to the memory and words they access |
 //! | `origin` | operations of this process: cuts them into records, handles the responses |
 //! | `peer` | the state of one peer: credits, acknowledgements, order |
 //! | [`context`] | the state that all windows of the process share: dispatches what arrives |
 //! | [`window_channel`] | a window's part of the context |
-//! | [`carrier`] | the interface to what moves the context's packets: the host |
+//! | [`carrier`] | the interface through which the context reaches the host |
 //! | `collective` | agreements and allgathers of a window's processes |
 //!
 //! Small puts and accumulates are copied into packets, several per packet, so they are locally

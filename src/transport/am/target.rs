@@ -115,7 +115,7 @@ impl Protocol {
         match record {
             Record::Put(place, data) => {
                 // SAFETY: `check_place` found the place in window memory, and the reader has
-                // checked that the payload has as many bytes.
+                // checked that the payload has as many bytes as the place.
                 unsafe { copy_pieces(data.as_ptr(), memory, &pieces(place, true)) };
             }
             Record::Rendezvous(place, tag) => {
@@ -130,7 +130,7 @@ impl Protocol {
                 let len = place.bytes() as usize;
                 let to = peer.reply_packet(channel, len).reply(id, len);
                 // SAFETY: `check_place` found the place in window memory, and the reply has as many
-                // bytes.
+                // bytes as the place.
                 unsafe { copy_pieces(memory, to.as_mut_ptr(), &pieces(place, false)) };
             }
             Record::Accumulate(place, how, data) => {
@@ -150,8 +150,8 @@ impl Protocol {
                 let to = peer.reply_packet(channel, len).reply(id, len);
                 let _held = here.lock_accumulate();
                 // SAFETY: `check_place` found the place in window memory. The reply has as many
-                // bytes. So does the payload, except that a no_op has none. The accumulate lock is
-                // held.
+                // bytes as the place. So does the payload, except that a no_op has none. The
+                // accumulate lock is held.
                 unsafe {
                     copy_pieces(memory, to.as_mut_ptr(), &pieces(place, false));
                     self.combine(how, data, memory, place);
@@ -373,7 +373,7 @@ impl Protocol {
         let (disp, end) = place.bounds().unwrap_or((place.disp, u64::MAX));
         let what = Unattached { disp, len: end - disp, which };
         log::info!(
-            "process {} of the window reaches for {} bytes at {disp:#x}, which are not attached",
+            "skipped an operation of process {} of the window: {} bytes at {disp:#x} not attached",
             peer.id.rank,
             what.len
         );
@@ -401,7 +401,7 @@ impl Protocol {
         }
     }
 
-    /// Marks a peer's operation as done after its transfer, and applies what was deferred behind
+    /// Marks a peer's operation as done after its transfer, and applies the effects that waited for
     /// it.
     pub(super) fn served_op_done(&mut self, here: &mut impl Target, index: usize, number: u64) {
         let peer = &mut self.peers[index];

@@ -131,7 +131,7 @@ impl WindowChannel {
                 .ok_or(Malformed::UnknownProcess)
                 .and_then(|from| self.collectives.receive(from, &Message::read(&packet)?));
             if let Err(reason) = taken {
-                log::error!("a collective message of process {process} is dropped: {reason}");
+                log::error!("dropped a collective message of process {process}: {reason}");
             }
             self.context.borrow().carrier().recycle(packet);
         }

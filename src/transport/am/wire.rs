@@ -86,7 +86,7 @@ pub enum Malformed {
     /// The peer exceeds its credits, transfers or bytes of replies.
     #[error("the peer exceeds the limits of flow control")]
     TooMuch,
-    #[error("it reports the loss of a rank that does not exist")]
+    #[error("it names an invalid rank")]
     UnknownProcess,
     #[error("it announces a transfer with an invalid tag")]
     InvalidTransferTag,

@@ -19,7 +19,7 @@ const QUIESCE_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Refused {
     /// Rank of the sender.
     pub peer: Rank,
-    /// What is wrong with the message.
+    /// Why the message was refused.
     pub reason: Malformed,
 }
 
@@ -32,7 +32,7 @@ impl Router {
             Failure::Lost(lost) => {
                 let reporter = peer.rank;
                 let lost = if lost == self.members.me() { reporter } else { lost };
-                self.peer_lost(lost, &format!("process {reporter} says so"));
+                self.peer_lost(lost, &format!("reported by process {reporter}"));
             }
         }
     }
