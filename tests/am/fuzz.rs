@@ -5,7 +5,7 @@
 //! run more: `MPIX_FUZZ_SEEDS=<number>`.
 
 use mpix_rma::engine::*;
-use mpix_rma::transport::am::channel::MAX_TAGS;
+use mpix_rma::transport::am::channel::{MAX_TAGS, TransferKind, TransferTag};
 use mpix_rma::transport::am::wire::*;
 use mpix_rma::transport::datatype::element::{native, reduction};
 
@@ -13,6 +13,14 @@ use crate::world::*;
 
 fn how() -> ElementOp {
     ElementOp { element: native::U64, reduction: reduction::SUM, extent: 8 }
+}
+
+fn put_rendezvous(place: Place, number: u32) -> Record<'static> {
+    Record::Rendezvous(place, TransferTag { kind: TransferKind::Put, number })
+}
+
+fn get_rendezvous(place: Place, number: u32) -> Record<'static> {
+    Record::Rendezvous(place, TransferTag { kind: TransferKind::Get, number })
 }
 
 /// A packet with one record of each kind.
@@ -88,8 +96,8 @@ fn what_is_written_is_read() {
     ));
     assert_eq!(reader.next_record(), Ok(None));
     let mut packet = Packet::new();
-    packet.push(&Record::PutRendezvous(Place::flat(1, MAX_TRANSFER), 7));
-    packet.push(&Record::GetRendezvous(Place::flat(2, 3), 8));
+    packet.push(&put_rendezvous(Place::flat(1, MAX_TRANSFER), 7));
+    packet.push(&get_rendezvous(Place::flat(2, 3), 8));
     packet.reply(8, 5).fill(6);
     packet.push(&Record::Answer(9, 10));
     packet.push(&Record::Close);
@@ -98,11 +106,8 @@ fn what_is_written_is_read() {
     undone.into_iter().for_each(|what| packet.push(&Record::Unattached(what)));
     packet.seal(Header::default());
     let (_, mut reader) = Reader::new(&packet.bytes).unwrap();
-    assert_eq!(
-        reader.next_record(),
-        Ok(Some(Record::PutRendezvous(Place::flat(1, MAX_TRANSFER), 7)))
-    );
-    assert_eq!(reader.next_record(), Ok(Some(Record::GetRendezvous(Place::flat(2, 3), 8))));
+    assert_eq!(reader.next_record(), Ok(Some(put_rendezvous(Place::flat(1, MAX_TRANSFER), 7))));
+    assert_eq!(reader.next_record(), Ok(Some(get_rendezvous(Place::flat(2, 3), 8))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Reply(8, &[6; 5]))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Answer(9, 10))));
     assert_eq!(reader.next_record(), Ok(Some(Record::Close)));
@@ -187,17 +192,15 @@ fn refusals_name_the_peer_and_the_reason() {
         Some(Malformed::OutsideWindow)
     );
     assert_eq!(
-        refusal_of(&sealed(|packet| packet.push(&Record::PutRendezvous(Place::flat(0, 129), 0)))),
+        refusal_of(&sealed(|packet| packet.push(&put_rendezvous(Place::flat(0, 129), 0)))),
         Some(Malformed::OutsideWindow)
     );
     assert_eq!(
-        refusal_of(&sealed(|packet| packet.push(&Record::GetRendezvous(Place::flat(1, 128), 0)))),
+        refusal_of(&sealed(|packet| packet.push(&get_rendezvous(Place::flat(1, 128), 0)))),
         Some(Malformed::OutsideWindow)
     );
     assert_eq!(
-        refusal_of(&sealed(
-            |packet| packet.push(&Record::PutRendezvous(Place::flat(0, 8), MAX_TAGS))
-        )),
+        refusal_of(&sealed(|packet| packet.push(&put_rendezvous(Place::flat(0, 8), MAX_TAGS)))),
         Some(Malformed::InvalidTransferTag)
     );
     let unknown = ElementOp { element: Element(200), ..how() };
@@ -268,11 +271,11 @@ fn a_packet_asks_for_bounded_work() {
             Some(Malformed::Lengths)
         );
         assert_eq!(
-            refusal_of(&sealed(|packet| packet.push(&Record::PutRendezvous(runs, 0)))),
+            refusal_of(&sealed(|packet| packet.push(&put_rendezvous(runs, 0)))),
             Some(Malformed::Lengths)
         );
         assert_eq!(
-            refusal_of(&sealed(|packet| packet.push(&Record::GetRendezvous(runs, 0)))),
+            refusal_of(&sealed(|packet| packet.push(&get_rendezvous(runs, 0)))),
             Some(Malformed::Lengths)
         );
     }

@@ -240,7 +240,8 @@ fn everybody_learns_of_a_dead_process() {
     });
     assert!(w[0].lost().is_some_and(|(peer, _)| peer == 1));
     assert!(
-        w[1].lost().is_some_and(|(peer, reason)| peer == 1 && reason.contains("process 0 says so")),
+        w[1].lost()
+            .is_some_and(|(peer, reason)| peer == 1 && reason.contains("reported by process 0")),
         "{:?}",
         w[1].lost()
     );

@@ -1,5 +1,5 @@
-//! The interface to what carries messages between processes for all windows: the host's
-//! point-to-point messages, or memory in tests.
+//! The interface to the carrier, which moves the messages of all windows between processes: the
+//! host's point-to-point messages, or memory in tests.
 
 use std::fmt::Debug;
 
@@ -14,31 +14,32 @@ pub type Process = u32;
 /// [`Context`](super::context::Context).
 pub type PortNumber = u64;
 
-/// What has happened in a carrier.
+/// An event of a carrier.
 #[derive(Debug)]
 pub enum Event {
     /// A packet of a process has arrived.
     Arrived(Process, Packet),
-    /// A transfer of this port is complete: bytes moved, `usize::MAX` if it failed or was too long.
+    /// A transfer of this port has ended. The bytes moved; `usize::MAX` if it failed or was too
+    /// long.
     Moved(PortNumber, TransferId, usize),
 }
 
 /// Carries packets, in order for each ordered pair of processes, and rendezvous transfers, which
 /// match by their tags. No method blocks. Errors of the layer below are logged.
 pub trait Carrier: Debug + Send {
-    /// Starts to receive packets, at the first call. What was sent before arrives then.
+    /// Starts to receive packets, including those sent before. Later calls do nothing.
     fn start(&mut self);
 
-    /// A packet without records, to be filled and sent.
+    /// A packet without records.
     fn empty_packet(&mut self) -> Packet;
 
-    /// Returns a received packet after use.
+    /// Returns a received packet for reuse.
     fn recycle(&mut self, packet: Packet);
 
     /// Sends a packet for a port. Never refuses.
     fn send(&mut self, port: PortNumber, to: Process, packet: Packet);
 
-    /// Whether packets that were sent for a port have not left.
+    /// Whether some packet sent for a port has not left yet.
     fn is_sending(&self, port: PortNumber) -> bool;
 
     /// Whether the limit of packets in flight is reached.
@@ -76,9 +77,9 @@ pub trait Carrier: Debug + Send {
     /// Makes progress. Call before [`next_event`](Self::next_event).
     fn poll(&mut self);
 
-    /// What has happened next.
+    /// The next event.
     fn next_event(&mut self) -> Option<Event>;
 
-    /// Ends the carrier: sends what is on its way, and cancels its receives.
+    /// Ends the carrier: completes its sends and cancels its receives.
     fn close(&mut self);
 }

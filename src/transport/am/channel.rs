@@ -1,6 +1,7 @@
 //! The interface to whatever carries the active messages of a window: the host's point-to-point
-//! messages, or RDMA sends.
+//! messages, or RDMA sends. Rendezvous transfers always go through the host.
 
+use super::window_channel::WindowChannel;
 use super::wire::Packet;
 use crate::engine::Addr;
 use crate::transport::peers::PeerId;
@@ -15,17 +16,17 @@ pub enum TransferKind {
     Get = 1,
 }
 
-/// What the two ends of a rendezvous transfer match by. The origin of the operation chooses the
-/// number and announces it.
+/// The tag by which the two ends of a rendezvous transfer match. The origin of the operation
+/// chooses the number and announces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TransferTag {
-    /// Which way the data go.
+    /// Direction of the data.
     pub kind: TransferKind,
     /// Below [`MAX_TAGS`]. No other transfer of this kind with the same origin has it.
     pub number: u32,
 }
 
-/// Numbers of tags: MPI guarantees tags up to 32,767, and packets take one.
+/// Number of tags. MPI guarantees tags up to 32,767; each number takes two, and packets take one.
 pub const MAX_TAGS: u32 = 16_000;
 
 /// The caller's number for one end of a rendezvous transfer in flight.
@@ -35,22 +36,22 @@ pub struct TransferId(pub u32);
 /// This process's end of a rendezvous transfer.
 #[derive(Clone, Copy, Debug)]
 pub struct TransferEnd {
-    /// What the other end has, too.
+    /// The tag of both ends.
     pub tag: TransferTag,
-    /// The data are sent, without a copy where the host can. Else they are received.
+    /// Whether this end sends the data (without a copy where the host can). Else it receives them.
     pub sends: bool,
     /// First byte of the memory.
     pub at: Addr,
-    /// Its bytes. No more are received.
+    /// Bytes to send, or the most to receive.
     pub len: usize,
     /// The caller's number.
     pub id: TransferId,
 }
 
-/// Carries packets, in order for each ordered pair of processes, and rendezvous transfers. No
-/// method blocks. What has arrived is given to [`Protocol`](super::Protocol).
+/// Carries packets, in order for each ordered pair of processes. No method blocks. The owner hands
+/// received packets to [`Protocol`](super::Protocol).
 pub trait Channel {
-    /// A packet without records, to be filled and sent.
+    /// A packet without records.
     fn empty_packet(&mut self) -> Packet;
 
     /// Sends a packet. Never refuses.
@@ -60,16 +61,6 @@ pub trait Channel {
     /// [`Posted::NoResource`](crate::engine::Posted::NoResource).
     fn is_busy(&self) -> bool;
 
-    /// A number for a new rendezvous transfer of this process; `None` if too many are in flight.
-    fn take_tag(&mut self) -> Option<u32>;
-
-    /// Returns the number of a transfer both of whose ends have matched.
-    fn return_tag(&mut self, number: u32);
-
-    /// Starts a rendezvous transfer with a peer.
-    ///
-    /// # Safety
-    /// The memory must stay valid until [`transfer_done`](super::Protocol::transfer_done) is called
-    /// with the id: unchanged if it is sent, and else accessed by nobody.
-    unsafe fn transfer(&mut self, peer: PeerId, end: TransferEnd);
+    /// The window's channel through the host, which moves the data of rendezvous transfers.
+    fn host(&mut self) -> &mut WindowChannel;
 }

@@ -4,9 +4,10 @@
 //!
 //! Messages follow a binomial tree with rank 0 at its root, towards the root and back, so each
 //! operation takes `2 log n` steps. The subtree of a rank is a range of ranks that begins with it.
-//! Nobody starts an operation before it has the result of the one before of the same kind, and no
-//! result comes before all processes have started. So a process meets messages of at most two
-//! operations of a kind: one whose result is on its way to it, and the next.
+//!
+//! A process starts an operation only after the result of the previous one of the same kind, and a
+//! result exists only after all processes have started. So a process receives messages of at most
+//! two operations of a kind: the one whose result it awaits, and the next.
 
 use std::collections::VecDeque;
 
@@ -20,7 +21,7 @@ const FIELDS: usize = 8;
 
 /// A message between a process and its parent or one of its children in the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
+pub(super) enum Message {
     /// To the parent: the highest value of the sender's subtree.
     Highest(u32),
     /// To a child: the highest value of all.
@@ -33,8 +34,7 @@ pub enum Message {
 
 impl Message {
     /// Appends the message to an empty packet.
-    #[must_use]
-    pub fn write(&self, packet: Packet) -> Packet {
+    pub(super) fn write(&self, packet: Packet) -> Packet {
         let (kind, argument, numbers): (u32, u32, &[u32]) = match self {
             Message::Highest(value) => (0, *value, &[]),
             Message::Decided(value) => (1, *value, &[]),
@@ -49,7 +49,7 @@ impl Message {
     }
 
     /// The message in a packet.
-    pub fn read(packet: &Packet) -> Result<Self, Malformed> {
+    pub(super) fn read(packet: &Packet) -> Result<Self, Malformed> {
         let bytes = packet.bytes.get(ENVELOPE..).ok_or(Malformed::Truncated)?;
         let (words, rest) = bytes.as_chunks::<4>();
         let [kind, argument, numbers @ ..] = words else { return Err(Malformed::Truncated) };
@@ -70,32 +70,34 @@ impl Message {
 
 /// The state of one process.
 #[derive(Debug, Default)]
-pub struct Collectives {
+pub(super) struct Collectives {
     me: Rank,
     size: u32,
-    /// The parts of the agreement that have come in, one bit each: of this process, and of the
-    /// child at a distance of `1 << n` in bit `n + 1`.
+    /// Who has contributed to the agreement: this process in bit 0, and the child at a distance of
+    /// `1 << n` in bit `n + 1`.
     parts: u64,
     highest: u32,
-    decided: Option<u32>,
-    /// Numbers of this process's subtree, in the order of its ranks, and how many are known.
+    /// The decision of an agreement, for the owner to take.
+    pub(super) decided: Option<u32>,
+    /// Numbers of this process's subtree in rank order, and how many are known.
     subtree: Vec<u32>,
     known: usize,
-    /// Numbers of all, and how many are known.
+    /// Numbers of all processes, and how many are known.
     all: Vec<u32>,
     all_known: usize,
-    gathered: Option<Vec<u32>>,
-    outgoing: VecDeque<(Rank, Message)>,
+    /// The result of an allgather in rank order, for the owner to take.
+    pub(super) gathered: Option<Vec<u32>>,
+    /// Messages for the owner to send.
+    pub(super) outgoing: VecDeque<(Rank, Message)>,
 }
 
 impl Collectives {
     /// Of process `me` of `size`.
-    #[must_use]
-    pub fn new(me: Rank, size: u32) -> Self {
+    pub(super) fn new(me: Rank, size: u32) -> Self {
         Collectives { me, size, ..Collectives::default() }
     }
 
-    /// Ranks in the subtree of `rank`, if there were no limit of size.
+    /// Number of ranks in the subtree of `rank`, in a tree of unlimited size.
     fn span(rank: Rank) -> u64 {
         if rank == 0 { 1 << 32 } else { 1 << rank.trailing_zeros() }
     }
@@ -104,7 +106,7 @@ impl Collectives {
         rank & rank.wrapping_sub(1)
     }
 
-    /// The one with the largest subtree first.
+    /// The children, that with the largest subtree first.
     fn children(&self) -> impl Iterator<Item = Rank> + use<> {
         let (me, size) = (u64::from(self.me), u64::from(self.size));
         let steps = Self::span(self.me).ilog2();
@@ -119,19 +121,14 @@ impl Collectives {
         rank < self.size && rank > self.me && Self::parent_of(rank) == self.me
     }
 
-    /// Ranks in this process's subtree.
+    /// Number of ranks in this process's subtree.
     fn subtree_len(&self) -> usize {
         Self::span(self.me).min(u64::from(self.size - self.me)) as usize
     }
 
-    /// Starts an agreement with this process's value. The highest one decides.
-    pub fn propose(&mut self, value: u32) {
+    /// Starts an agreement with this process's value. The highest value decides.
+    pub(super) fn propose(&mut self, value: u32) {
         self.add_part(1, value);
-    }
-
-    /// The value that was decided, once.
-    pub fn decision(&mut self) -> Option<u32> {
-        self.decided.take()
     }
 
     fn add_part(&mut self, part: u64, value: u32) {
@@ -155,13 +152,8 @@ impl Collectives {
     }
 
     /// Starts an allgather with this process's number.
-    pub fn gather(&mut self, number: u32) {
+    pub(super) fn gather(&mut self, number: u32) {
         self.add_numbers(self.me, &[number]);
-    }
-
-    /// The numbers of all processes in rank order, once.
-    pub fn gathered(&mut self) -> Option<Vec<u32>> {
-        self.gathered.take()
     }
 
     fn add_numbers(&mut self, first: Rank, numbers: &[u32]) {
@@ -198,14 +190,14 @@ impl Collectives {
         }
     }
 
-    /// Takes in a message of process `from`.
+    /// Handles a message of process `from`.
     ///
     /// # Errors
-    /// The sender is not where the message comes from in the tree, or its numbers are of others.
-    pub fn receive(&mut self, from: Rank, message: &Message) -> Result<(), Malformed> {
-        let from_child = self.is_child(from);
+    /// The sender is not the parent or child that sends such messages, or its numbers belong to
+    /// ranks outside its subtree or the window.
+    pub(super) fn receive(&mut self, from: Rank, message: &Message) -> Result<(), Malformed> {
         let is_expected = match message {
-            Message::Highest(_) | Message::Numbers(..) => from_child,
+            Message::Highest(_) | Message::Numbers(..) => self.is_child(from),
             Message::Decided(_) | Message::AllNumbers(..) => {
                 self.me != 0 && from == Self::parent_of(self.me)
             }
@@ -239,21 +231,16 @@ impl Collectives {
         }
         Ok(())
     }
-
-    /// The next message to be sent, and to whom.
-    pub fn next_message(&mut self) -> Option<(Rank, Message)> {
-        self.outgoing.pop_front()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Processes, and the messages between them, in order for each pair.
+    /// Processes, and the messages between them.
     struct World {
         processes: Vec<Collectives>,
-        in_flight: Vec<(Rank, Rank, VecDeque<Message>)>,
+        in_flight: Vec<(Rank, Rank, Message)>,
         rng: fastrand::Rng,
     }
 
@@ -268,33 +255,23 @@ mod tests {
 
         fn send(&mut self) {
             for (from, process) in (0..).zip(&mut self.processes) {
-                while let Some((to, message)) = process.next_message() {
+                while let Some((to, message)) = process.outgoing.pop_front() {
                     let packet = message.write(Packet::new());
                     assert!(packet.bytes.len() <= PACKET);
-                    let message = Message::read(&packet).unwrap();
-                    let queue =
-                        self.in_flight.iter_mut().find(|pair| (pair.0, pair.1) == (from, to));
-                    match queue {
-                        Some((_, _, queue)) => queue.push_back(message),
-                        None => self.in_flight.push((from, to, VecDeque::from([message]))),
-                    }
+                    self.in_flight.push((from, to, Message::read(&packet).unwrap()));
                 }
             }
         }
 
-        /// Delivers one message of any pair. False if there is none.
+        /// Delivers the oldest message of a random pair. False if there is none.
         fn deliver(&mut self) -> bool {
             self.send();
             if self.in_flight.is_empty() {
                 return false;
             }
-            let at = self.rng.usize(0..self.in_flight.len());
-            let (from, to, queue) = &mut self.in_flight[at];
-            let (from, to) = (*from, *to);
-            let message = queue.pop_front().unwrap();
-            if queue.is_empty() {
-                self.in_flight.swap_remove(at);
-            }
+            let (from, to, _) = self.in_flight[self.rng.usize(0..self.in_flight.len())];
+            let at = self.in_flight.iter().position(|other| (other.0, other.1) == (from, to));
+            let (_, _, message) = self.in_flight.remove(at.unwrap());
             self.processes[to as usize].receive(from, &message).unwrap();
             true
         }
@@ -314,11 +291,7 @@ mod tests {
                     waiting[rank] = true;
                 }
                 world.deliver();
-                if let Some(decided) = world.processes[rank].decision() {
-                    let highest = (0..size as usize).map(|rank| value(rank, rounds[rank])).max();
-                    let highest = highest.filter(|_| rounds.iter().all(|r| *r == rounds[rank]));
-                    // Others may be one round ahead or behind, but never more.
-                    assert!(highest.is_none_or(|highest| highest == decided));
+                if let Some(decided) = world.processes[rank].decided.take() {
                     let all = (0..size as usize).map(|other| value(other, rounds[rank])).max();
                     assert_eq!(Some(decided), all, "size {size}, rank {rank}");
                     waiting[rank] = false;
@@ -335,10 +308,10 @@ mod tests {
             world.processes[rank].propose(1);
         }
         while world.deliver() {}
-        assert!(world.processes.iter_mut().all(|process| process.decision().is_none()));
+        assert!(world.processes.iter().all(|process| process.decided.is_none()));
         world.processes[6].propose(0);
         while world.deliver() {}
-        assert!(world.processes.iter_mut().all(|process| process.decision() == Some(1)));
+        assert!(world.processes.iter().all(|process| process.decided == Some(1)));
     }
 
     #[test]
@@ -352,7 +325,7 @@ mod tests {
                 while world.deliver() {}
                 let expected: Vec<u32> = (0..size).map(|rank| rank ^ round).collect();
                 for process in &mut world.processes {
-                    assert_eq!(process.gathered().as_ref(), Some(&expected));
+                    assert_eq!(process.gathered.take().as_ref(), Some(&expected));
                 }
             }
         }

@@ -1,14 +1,15 @@
-//! The active-message context: what a process has of a carrier, for all windows that use it.
+//! The active-message context: a process's side of a carrier, for all windows that use it.
 //!
 //! Each window has a *port* in the context, with a number that its process chooses before the
-//! window is made. The processes of a window tell each other their numbers, and packets carry the
-//! number of the receiver's port. A packet that arrives before its window is assembled waits in the
-//! port. Numbers are not used again, so a late packet of a window that has failed finds nothing.
+//! window is made. The processes of a window exchange their port numbers, and each packet carries
+//! the number of the receiver's port. A packet that arrives before its window is assembled waits in
+//! the port. Port numbers are never reused, so a late packet of a failed window finds no port.
 //!
-//! [`poll`](Context::poll) drives the carrier once for all windows, and
-//! [`next_contacted`](Context::next_contacted) says which of them something has arrived for.
+//! [`poll`](Context::poll) drives the carrier once for all windows.
+//! [`next_contacted`](Context::next_contacted) returns the windows with new arrivals.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -23,29 +24,29 @@ pub type SharedContext = Arc<Guarded<Context>>;
 
 static OPEN_PORTS: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether this process has windows that use messages, and so has to poll its contexts.
+/// Whether some window of this process uses messages, so that its contexts must be polled.
 #[inline]
 #[must_use]
 pub fn any_in_use() -> bool {
     OPEN_PORTS.load(Ordering::Relaxed) != 0
 }
 
-/// What has arrived for one window.
+/// The arrivals of one window.
 #[derive(Debug, Default)]
 pub(super) struct Port {
     pub(super) packets: VecDeque<(Process, Packet)>,
     pub(super) collectives: VecDeque<(Process, Packet)>,
     pub(super) transfers: VecDeque<(TransferId, usize)>,
-    /// What the owner of the window wants to hear when something arrives.
+    /// Identifies the window to its owner when something arrives.
     cookie: Option<u64>,
-    /// It is in the list of windows that something has arrived for.
+    /// The port is in [`Context::contacted`].
     is_listed: bool,
     /// The window waits for messages.
     expects: bool,
 }
 
 impl Port {
-    /// Adds it to the list of ports that something has arrived for.
+    /// Adds the port to the list of ports with new arrivals.
     #[inline]
     fn list(&mut self, number: PortNumber, contacted: &mut Vec<PortNumber>) {
         if self.cookie.is_some() && !std::mem::replace(&mut self.is_listed, true) {
@@ -58,36 +59,21 @@ impl Port {
     }
 }
 
-/// Numbers of rendezvous transfers that are free.
-#[derive(Debug, Default)]
-struct Tags {
-    returned: Vec<u32>,
-    fresh: u32,
-}
-
-impl Tags {
-    fn take(&mut self) -> Option<u32> {
-        self.returned.pop().or_else(|| {
-            let fresh = (self.fresh < MAX_TAGS).then_some(self.fresh)?;
-            self.fresh += 1;
-            Some(fresh)
-        })
-    }
-}
-
 /// The active-message context of a process.
 #[derive(Debug)]
 pub struct Context {
     carrier: Box<dyn Carrier>,
-    /// Common to the contexts of all processes of the carrier's communicator, and to no others.
+    /// The same in all processes of the carrier's communicator, and different from other contexts.
     name: u64,
     /// Rank of this process in that communicator.
     process: Process,
     ports: Slab<Port>,
-    tags: Tags,
-    /// Ports that something has arrived for.
+    /// Free numbers of rendezvous transfers: used before, and never used.
+    returned_tags: Vec<u32>,
+    fresh_tags: Range<u32>,
+    /// Ports with new arrivals.
     contacted: Vec<PortNumber>,
-    /// Ports that wait for messages.
+    /// Number of ports whose windows wait for messages.
     expecting: usize,
 }
 
@@ -98,7 +84,8 @@ fn port_of(ports: &mut Slab<Port>, number: PortNumber) -> Option<&mut Port> {
 }
 
 impl Context {
-    /// A context over a carrier, in which this process is `process`. `name` is not 0.
+    /// A context over a carrier in whose communicator this process has rank `process`. `name` is
+    /// not 0.
     #[must_use]
     pub fn new(carrier: Box<dyn Carrier>, name: u64, process: Process) -> Self {
         Context {
@@ -106,25 +93,26 @@ impl Context {
             name,
             process,
             ports: Slab::new(),
-            tags: Tags::default(),
+            returned_tags: Vec::new(),
+            fresh_tags: 0..MAX_TAGS,
             contacted: Vec::new(),
             expecting: 0,
         }
     }
 
-    /// The name that this context shares with those of the other processes.
+    /// The name, which the contexts of the communicator's other processes share.
     #[must_use]
     pub fn name(&self) -> u64 {
         self.name
     }
 
-    /// Number of this process among those that share the name.
+    /// Rank of this process in the carrier's communicator.
     #[must_use]
     pub fn process(&self) -> Process {
         self.process
     }
 
-    /// Opens a port for a window. From now on packets for it are kept.
+    /// Opens a port for a window. It keeps packets from now on.
     pub fn open(&mut self) -> PortNumber {
         OPEN_PORTS.fetch_add(1, Ordering::Relaxed);
         self.ports.insert(Port::default()).to_word()
@@ -142,7 +130,7 @@ impl Context {
         self.expecting > 0
     }
 
-    /// Drives the carrier and hands over what has arrived. True if anything has.
+    /// Drives the carrier and moves all arrivals to their ports. Returns whether there was any.
     pub fn poll(&mut self) -> bool {
         self.carrier.poll();
         let mut any = false;
@@ -161,7 +149,7 @@ impl Context {
                     return self.distrust(from, packet);
                 };
                 let Some(port) = port_of(&mut self.ports, number) else {
-                    log::debug!("a message of process {from} for a window that has ended");
+                    log::debug!("dropped a message of process {from} for a window that has ended");
                     return self.carrier.recycle(packet);
                 };
                 match content {
@@ -189,21 +177,22 @@ impl Context {
     }
 
     pub(super) fn take_tag(&mut self) -> Option<u32> {
-        self.tags.take()
+        self.returned_tags.pop().or_else(|| self.fresh_tags.next())
     }
 
     pub(super) fn return_tag(&mut self, tag: u32) {
-        self.tags.returned.push(tag);
+        self.returned_tags.push(tag);
     }
 
-    /// Notes whether a port waits for messages.
+    /// Sets whether a port's window waits for messages.
     pub(super) fn expect(&mut self, number: PortNumber, expects: bool) {
         let Some(port) = self.port(number) else { return };
         let before = std::mem::replace(&mut port.expects, expects);
         self.expecting = self.expecting + usize::from(expects) - usize::from(before);
     }
 
-    /// Reports `cookie` when something arrives for a port, and now if something has.
+    /// Sets the cookie to report when something arrives for a port. Reports it now if something has
+    /// arrived already.
     pub(super) fn set_cookie(&mut self, number: PortNumber, cookie: u64) {
         let Some(port) = port_of(&mut self.ports, number) else { return };
         port.cookie = Some(cookie);
@@ -212,7 +201,7 @@ impl Context {
         }
     }
 
-    /// The cookie of the next window that something has arrived for.
+    /// The cookie of the next window with new arrivals.
     pub fn next_contacted(&mut self) -> Option<u64> {
         while let Some(number) = self.contacted.pop() {
             if let Some(port) = self.port(number) {
@@ -223,7 +212,7 @@ impl Context {
         None
     }
 
-    /// Closes a port. What arrives for it from now on is dropped.
+    /// Closes a port. Later arrivals for it are dropped.
     pub fn close(&mut self, number: PortNumber) {
         self.expect(number, false);
         let Some(port) = Key::of_word(number).and_then(|key| self.ports.take(key)) else { return };
@@ -233,25 +222,21 @@ impl Context {
         }
     }
 
-    /// Ends the carrier. No window uses the context any more.
+    /// Ends the carrier. Call when no window uses the context any more.
     pub fn end(&mut self) {
         self.carrier.close();
     }
 
-    /// A message of `from` is no packet, so nobody knows for which window it was meant: all windows
-    /// get an empty one in its place, which those of that process refuse.
+    /// Handles a message of `from` that is not a valid packet. Its window is unknown, so all
+    /// windows get an empty packet of `from` instead. Those with this peer refuse it.
     #[cold]
     fn distrust(&mut self, from: Process, packet: Packet) {
         self.carrier.recycle(packet);
-        let mut numbers = Vec::new();
         for index in 0..self.ports.end() {
-            numbers.extend(self.ports.key_at(index).map(Key::to_word));
-        }
-        for number in numbers {
-            if let Some(port) = port_of(&mut self.ports, number) {
-                port.packets.push_back((from, Packet::default()));
-                port.list(number, &mut self.contacted);
-            }
+            let Some(key) = self.ports.key_at(index) else { continue };
+            let port = &mut self.ports[key];
+            port.packets.push_back((from, Packet::default()));
+            port.list(key.to_word(), &mut self.contacted);
         }
     }
 }

@@ -1,25 +1,26 @@
-//! Active messages: operations, signals and accesses to lock words that the target's process does
-//! when it receives them.
+//! Active messages: operations, signals and accesses to lock words that the target's process
+//! carries out when it receives them.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | [`wire`] | the format of packets and records |
-//! | [`channel`] | the interface to what carries the packets of a window |
-//! | [`target`] | the interface to what records act on; checks and applies them |
-//! | `origin` | operations of this process: cut into records, completed by responses |
+//! | [`channel`] | the interface through which a window sends packets |
+//! | [`target`] | checks and applies records; the interface to the memory and words they access |
+//! | `origin` | operations of this process: cuts them into records, handles the responses |
 //! | `peer` | the state of one peer: credits, acknowledgements, order |
-//! | [`context`] | what all windows of the process share: dispatches what arrives |
+//! | [`context`] | the state that all windows of the process share: dispatches what arrives |
 //! | [`window_channel`] | a window's part of the context |
-//! | [`carrier`] | the interface to what moves the context's packets: the host |
-//! | [`collective`] | agreements and allgathers of a window's processes |
+//! | [`carrier`] | the interface through which the context reaches the host |
+//! | `collective` | agreements and allgathers of a window's processes |
 //!
 //! Small puts and accumulates are copied into packets, several per packet, so they are locally
-//! complete at once. Long puts and gets whose sides are one run each use the rendezvous protocol: a
+//! complete at once. A long put or get of one run on each side uses the rendezvous protocol: a
 //! record announces a message from and into the application's memory. Other layouts are sent as
 //! runs with a stride, never as datatypes.
 //!
 //! All queues are bounded. An operation is refused ([`Posted::NoResource`]) while [`CREDITS`]
-//! packets are in flight to its target, or the channel is busy. Requests bound the replies.
+//! packets are in flight to its target, or the channel is busy. Each reply answers a request, so
+//! the same limit bounds the replies.
 //!
 //! [`Posted::NoResource`]: crate::engine::Posted::NoResource
 
@@ -40,7 +41,7 @@ use wire::{ElementOp, Malformed, Record};
 
 pub mod carrier;
 pub mod channel;
-pub mod collective;
+mod collective;
 pub mod context;
 mod origin;
 mod peer;
@@ -50,20 +51,20 @@ pub mod wire;
 
 pub use peer::CREDITS;
 
-/// What the protocol needs of the host glue.
+/// The host glue's functions that the protocol calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Reduces elements of the host's datatypes.
     pub foreign_reduce: ForeignReduce,
-    /// Extent and size in bytes of an element of a host datatype, if it has this reduction. Checks
-    /// what messages say before anything is reduced.
+    /// Extent and size in bytes of an element of a host datatype; `None` if the datatype does not
+    /// support the reduction. Validates messages before anything is reduced.
     pub foreign: fn(ElementOp) -> Option<(u8, u8)>,
 }
 
-/// An operation of this process that was not done: its target has not attached the memory.
+/// An operation of this process that its target has skipped: the memory is not attached there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "an operation reaches for {len} bytes at address {disp:#x} of process {target} of the window, \
+    "an operation accesses {len} bytes at address {disp:#x} of process {target} of the window, \
      which are not attached there"
 )]
 pub struct OutOfReach {
@@ -71,16 +72,16 @@ pub struct OutOfReach {
     pub target: Rank,
     /// Address of the first byte.
     pub disp: u64,
-    /// Bytes from there to the end of the operation's memory.
+    /// Bytes from there to the operation's last byte.
     pub len: u64,
 }
 
 /// Why a window fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// A message of this peer is refused. Neither the rest of it nor later ones can be trusted.
+    /// This process has refused a message of the peer. Nothing more of the peer can be trusted.
     Refused(Malformed),
-    /// A process of the window cannot be reached any more, as this peer has found out.
+    /// The peer reports that it cannot reach this process of the window any more.
     Lost(Rank),
 }
 
@@ -98,15 +99,15 @@ pub struct Protocol {
     in_flight: Slab<InFlight>,
     pending_replies: Slab<PendingReply>,
     transfers: Slab<Transfer>,
-    /// The ticket and the home of each lock word access without an answer.
+    /// The lock word accesses without an answer: ticket and home.
     pending_atomics: HashMap<u32, Rank>,
     answers: VecDeque<(LockTicket, u64)>,
     finished: VecDeque<(Ticket, Stage)>,
-    /// Operations that were not done. Reported before their completion.
+    /// Operations that their targets have skipped. Reported before their completion.
     failed: VecDeque<Ticket>,
-    /// The faults that the application has not seen yet, one per target.
+    /// Faults not yet reported to the application, one per target.
     faults: Vec<OutOfReach>,
-    /// A buffer with aligned elements for the host's reductions.
+    /// An aligned buffer for the host's reductions.
     scratch: Vec<u128>,
 }
 
@@ -129,23 +130,18 @@ impl Protocol {
         }
     }
 
-    /// Adds the next peer. Call for each before anything else is said of it.
+    /// Adds a peer. Call this first for each peer, in the order of their numbers.
     pub fn add_peer(&mut self, id: PeerId) {
-        debug_assert_eq!(
-            id.at(),
-            self.peers.len(),
-            "peers are added in the order of their numbers"
-        );
+        debug_assert_eq!(id.at(), self.peers.len());
         self.peers.push(Peer::new(id));
     }
 
-    // What the engine asks for.
+    // Calls of the engine.
 
-    /// Raises a signal word of a peer. The target defers it until the operations before it are done
-    /// [FE-2].
+    /// Raises a signal word of a peer. The target applies it after the earlier operations [FE-2].
     ///
     /// # Errors
-    /// Not all records of those operations have been written, or there is no room.
+    /// A record of an earlier operation is still to be written, or there is no room.
     pub fn signal(
         &mut self,
         channel: &mut impl Channel,
@@ -173,6 +169,9 @@ impl Protocol {
     }
 
     /// Requests an access to a lock word of a peer.
+    ///
+    /// # Errors
+    /// There is no room.
     pub fn access(
         &mut self,
         channel: &mut impl Channel,
@@ -188,7 +187,8 @@ impl Protocol {
         Ok(())
     }
 
-    /// Accesses a lock word that this process keeps for its pair with a peer of another node.
+    /// Accesses a lock word of the pair of this process and a peer on another node. This process
+    /// keeps the word.
     pub fn access_own(&mut self, peer: PeerId, word: LockWord, access: Atomic) -> u64 {
         let words = &mut self.peers[peer.at()].words;
         let place = match word {
@@ -207,14 +207,14 @@ impl Protocol {
         self.finished.pop_front()
     }
 
-    /// Whether [`next_finished`](Self::next_finished) has something.
+    /// Whether [`next_finished`](Self::next_finished) would return an operation.
     #[inline]
     #[must_use]
     pub fn has_finished(&self) -> bool {
         !self.finished.is_empty()
     }
 
-    /// The next operation that was not done.
+    /// The next operation that its target has skipped.
     #[inline]
     pub fn next_failed(&mut self) -> Option<Ticket> {
         self.failed.pop_front()
@@ -226,8 +226,8 @@ impl Protocol {
         self.answers.pop_front()
     }
 
-    /// A fault that the application has not seen yet, of `target` or of any process. Without a
-    /// target, clears all faults.
+    /// Takes a fault not yet reported to the application: that of `target`, or the first one.
+    /// Without a target, clears all faults.
     #[inline]
     pub fn take_fault(&mut self, target: Option<Rank>) -> Option<OutOfReach> {
         if self.faults.is_empty() {
@@ -242,31 +242,29 @@ impl Protocol {
 
     // Progress.
 
-    /// Handles a completed rendezvous transfer of `bytes` bytes. Returns its peer.
-    ///
-    /// # Errors
-    /// The peer, and what is wrong with the transfer.
+    /// Handles a completed rendezvous transfer of `bytes` bytes. Returns its peer, with an error if
+    /// the transfer has failed or has the wrong length.
     pub fn transfer_done(
         &mut self,
         channel: &mut impl Channel,
         here: &mut impl Target,
         id: TransferId,
         bytes: usize,
-    ) -> Result<Option<PeerId>, (PeerId, Malformed)> {
-        let Some(key) = self.transfers.key_at(id.0) else { return Ok(None) };
-        let transfer = self.transfers.take(key).expect("just found");
-        let (at, done) = match transfer {
+    ) -> Option<(PeerId, Result<(), Malformed>)> {
+        let key = self.transfers.key_at(id.0)?;
+        let (at, done) = match self.transfers.take(key).expect("just found") {
             Transfer::Issued { op, at, len, tag } => {
                 self.issued_done(channel, (op, at, len), tag, bytes)
             }
-            Transfer::Served { peer, len, .. } if len != bytes => (peer, Err(Malformed::Lengths)),
-            Transfer::Served { peer, number, .. } | Transfer::Discarded { peer, number, .. } => {
+            Transfer::Served { peer, len, discarded: None, .. } if len != bytes => {
+                (peer, Err(Malformed::Lengths))
+            }
+            Transfer::Served { peer, number, .. } => {
                 self.served_op_done(here, peer, number);
                 (peer, Ok(()))
             }
         };
-        let id = self.peers[at].id;
-        done.map(|()| Some(id)).map_err(|reason| (id, reason))
+        Some((self.peers[at].id, done))
     }
 
     /// Forgets a completed transfer of a window that has failed.
@@ -276,8 +274,8 @@ impl Protocol {
         }
     }
 
-    /// Sends what is waiting for a peer, as far as there is room. True if a fragmented operation
-    /// went on.
+    /// Sends the waiting records and packets to a peer, as far as there is room. Returns whether a
+    /// fragmented operation has advanced.
     #[inline]
     pub fn drive(&mut self, channel: &mut impl Channel, peer: PeerId) -> bool {
         let moved = self.write_fragments(channel, peer.at());
@@ -292,7 +290,7 @@ impl Protocol {
         self.peers[peer.at()].is_idle()
     }
 
-    /// Whether some access to a lock word has no answer yet.
+    /// Whether an access to a lock word has no answer yet.
     #[inline]
     #[must_use]
     pub fn awaits_answers(&self) -> bool {
@@ -309,21 +307,21 @@ impl Protocol {
 
     // Failure, and the end.
 
-    /// Tells a peer, once, that this process ignores its messages from now on: one was refused, or
-    /// process `lost` cannot be reached.
+    /// Tells a peer, once, that this process ignores its messages from now on: this process has
+    /// refused one, or cannot reach process `lost`.
     #[cold]
     pub fn fail(&mut self, channel: &mut impl Channel, peer: PeerId, lost: Option<Rank>) {
         self.peers[peer.at()].fail(channel, lost);
     }
 
-    /// A peer cannot be reached any more.
+    /// Marks a peer as unreachable.
     #[cold]
     pub fn lose(&mut self, peer: PeerId) {
         self.peers[peer.at()].failed = true;
     }
 
-    /// Whether all messages of this process have arrived. Asks the peers for missing
-    /// acknowledgements.
+    /// Whether all messages of this process have arrived. Requests the missing acknowledgements
+    /// from the peers.
     pub fn is_quiet(&mut self, channel: &mut impl Channel) -> bool {
         let mut quiet = self.pending_atomics.is_empty();
         for peer in self.peers.iter_mut().filter(|peer| peer.contacted && !peer.failed) {
@@ -335,9 +333,9 @@ impl Protocol {
         quiet
     }
 
-    /// Sends a close to every contacted peer, once. True when all of them have sent theirs: then no
-    /// message of this window is in flight anywhere. Call after an agreement of processes that were
-    /// all [quiet](Self::is_quiet).
+    /// Sends a close to every contacted peer, once. Returns whether all of them have sent theirs:
+    /// then no message between them and this process is in flight. Call after all processes of the
+    /// window have agreed that they are [quiet](Self::is_quiet).
     pub fn drain(&mut self, channel: &mut impl Channel) -> bool {
         let mut drained = true;
         for peer in self.peers.iter_mut().filter(|peer| peer.contacted && !peer.failed) {
@@ -353,7 +351,7 @@ impl Protocol {
 
     /// Ends the protocol, after [`drain`](Self::drain).
     pub fn release(self) {
-        // In a failed window the host may still write into the buffers of transfers.
+        // In a failed window the host may still write to the buffers of discarded transfers.
         std::mem::forget(self.transfers);
     }
 }

@@ -21,14 +21,14 @@ use crate::transport::peers::PeerId;
 /// Bytes from which a put or get between single runs uses the rendezvous protocol.
 const RENDEZVOUS_THRESHOLD: u64 = 16 * 1024;
 /// Bytes from which an operation is sent at once if nothing else is in flight to its target.
-/// Shorter ones are collected until the process polls or the packet is full, since a message of
-/// their own would cost more than they do.
+/// Shorter operations share a packet, which is sent when it is full or when the process polls: a
+/// message for each would cost more than the operation.
 const EAGER_FLUSH_THRESHOLD: u64 = 1024;
-/// Rendezvous transfers in flight at most in a window.
+/// Maximum of rendezvous transfers in flight in a window.
 const MAX_TRANSFERS_PER_WINDOW: usize = 64;
-/// Bytes of payload for which no new packet is started: a packet with less room is full.
+/// A packet with less room for payload than this is full, unless the rest of the operation fits.
 const MIN_FRAGMENT: u64 = 512;
-/// Capacity of a peer's list of unacknowledged operations that is kept when it is empty.
+/// An empty list of unacknowledged operations with more capacity than this frees its memory.
 const KEPT_CAPACITY: usize = 256;
 
 /// An operation that awaits replies or transfers.
@@ -45,24 +45,22 @@ pub(super) struct InFlight {
     acknowledged: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct PendingReply {
     op: Key,
-    /// Offset of its data in those of the operation, and their length in bytes.
+    /// Offset and length, in bytes, of the reply's data within those of the operation.
     at: u64,
     len: u32,
 }
 
-/// A rendezvous transfer in flight. `len` is in bytes, `peer` an index, and `number` that of the
-/// peer's operation.
+/// A rendezvous transfer of `len` bytes in flight.
 #[derive(Debug)]
 pub(super) enum Transfer {
-    /// Of an operation of this process, whose data begin `at` bytes into those of the operation.
+    /// Of an operation of this process, from byte `at` of its data on.
     Issued { op: Key, at: u64, len: usize, tag: TransferTag },
-    /// Of an operation of a peer.
-    Served { peer: usize, number: u64, len: usize },
-    /// Of a put by a peer to memory that is not attached: received and discarded.
-    Discarded { peer: usize, number: u64, _memory: Vec<u8> },
+    /// Of operation `number` of the peer with index `peer`. The data of a put to memory that is not
+    /// attached go to `discarded`.
+    Served { peer: usize, number: u64, len: usize, discarded: Option<Vec<u8>> },
 }
 
 /// Whether the operation returns data.
@@ -71,7 +69,7 @@ fn has_result(op: &Op) -> bool {
 }
 
 impl Protocol {
-    /// Posts an operation. Takes its shape from `shapes` unless it is refused.
+    /// Posts an operation. Removes its shape from `shapes`, unless the operation is refused.
     #[inline]
     pub fn post(
         &mut self,
@@ -148,14 +146,12 @@ impl Protocol {
         ticket: Ticket,
     ) -> Posted {
         let peer = &mut self.peers[index];
-        // Refuse now: an operation that was accepted and has no room is not bounded by refusals.
+        // Without room, refuse: the number of accepted operations that wait must stay bounded.
         if peer.room(channel, 0).is_none() {
             return Posted::NoResource;
         }
-        let (mut op, mut shape) = (*op, None);
-        if let Some(shaped) = op.shape.take() {
-            shape = Some(Box::new(shapes.take(shaped)));
-        }
+        let mut op = *op;
+        let mut shape = op.shape.take().map(|shaped| Box::new(shapes.take(shaped)));
         if let Some(single) = shape.as_deref().and_then(|shape| shape.as_single_run(&op)) {
             (op, shape) = (single, None);
         }
@@ -179,8 +175,8 @@ impl Protocol {
         Posted::Pending
     }
 
-    /// Writes records of the peer's fragmented operation, the notification last, as far as there is
-    /// room. True if any.
+    /// Writes records of the peer's fragmented operation while there is room. The notification
+    /// comes last. Returns whether any record was written.
     pub(super) fn write_fragments(&mut self, channel: &mut impl Channel, index: usize) -> bool {
         let Some(mut op) = self.peers[index].fragmented.take() else { return false };
         let (first, len) = (op.at, op.op.len);
@@ -195,11 +191,9 @@ impl Protocol {
                 break;
             }
         }
+        let notification = op.op.notification;
         let complete = op.at == len
-            && op
-                .op
-                .notification
-                .is_none_or(|behind| self.write_notification(channel, index, behind));
+            && notification.is_none_or(|behind| self.write_notification(channel, index, behind));
         let moved = op.at != first || complete;
         if complete {
             self.all_written(index, op);
@@ -209,6 +203,7 @@ impl Protocol {
         moved
     }
 
+    /// All records of an operation have been written.
     fn all_written(&mut self, index: usize, fragmented: FragmentedOp) {
         let FragmentedOp { op, ticket, in_flight, shape, .. } = fragmented;
         let peer = &mut self.peers[index];
@@ -219,7 +214,7 @@ impl Protocol {
             // All data were copied into packets.
             return self.finished.push_back((ticket, Stage::Local));
         };
-        let in_flight = self.in_flight.get_mut(key).expect("an operation in flight");
+        let in_flight = &mut self.in_flight[key];
         in_flight.all_written = true;
         in_flight.shape = shape;
         if in_flight.awaited == 0 {
@@ -230,7 +225,8 @@ impl Protocol {
     /// All replies and transfers of an operation have arrived.
     fn all_arrived(&mut self, key: Key) {
         let op = self.in_flight.take(key).expect("an operation in flight");
-        // The acknowledgement completes a put or a notification remotely. It may have come first.
+        // The acknowledgement completes a put or a notification remotely. It may arrive before the
+        // last reply or transfer.
         let awaits_ack = !has_result(&op.op) || op.op.notification.is_some();
         let is_remote = op.acknowledged || !awaits_ack;
         let stage = if is_remote { Stage::Remote } else { Stage::Local };
@@ -250,11 +246,12 @@ impl Protocol {
                 acknowledged: false,
             })
         });
-        self.in_flight.get_mut(key).expect("an operation in flight").awaited += 1;
+        self.in_flight[key].awaited += 1;
         key
     }
 
-    /// Announces and starts one rendezvous transfer. False if there is no resource.
+    /// Announces and starts the operation's next rendezvous transfer. False if there is no
+    /// resource.
     fn start_transfer(
         &mut self,
         channel: &mut impl Channel,
@@ -268,34 +265,31 @@ impl Protocol {
         {
             return false;
         }
-        let Some(number) = channel.take_tag() else { return false };
+        let Some(number) = channel.host().take_tag() else { return false };
         let key = self.await_response(index, fragmented);
         let (op, at) = (&fragmented.op, fragmented.at);
         let part = (op.len - at).min(MAX_TRANSFER);
         let len = part as usize;
-        let kind = if op.kind == OpKind::Put { TransferKind::Put } else { TransferKind::Get };
+        let sends = op.kind == OpKind::Put;
+        let (kind, buffer) =
+            if sends { (TransferKind::Put, op.origin) } else { (TransferKind::Get, op.result) };
         let tag = TransferTag { kind, number };
         let transfer = Transfer::Issued { op: key, at, len, tag };
         let id = TransferId(self.transfers.insert(transfer).index);
         let peer = &mut self.peers[index];
-        let place = Place::flat(op.disp + at, part);
         peer.transfers += 1;
         peer.issued += 1;
-        if op.kind == OpKind::Put {
-            peer.request_packet().push(&Record::PutRendezvous(place, number));
+        peer.request_packet().push(&Record::Rendezvous(Place::flat(op.disp + at, part), tag));
+        if sends {
             peer.put_tags.push_back((peer.issued, number));
-        } else {
-            peer.request_packet().push(&Record::GetRendezvous(place, number));
         }
-        let sends = op.kind == OpKind::Put;
-        let buffer = if sends { op.origin } else { op.result };
         let end = TransferEnd { tag, sends, at: Addr(buffer.0 + at as usize), len, id };
         // SAFETY: the bytes lie in the origin buffer, which is valid and unchanged until the
         // operation is locally complete, or in the result buffer, which nobody else accesses until
         // it is complete [EP-8]. Both are after the transfer.
-        unsafe { channel.transfer(peer.id, end) };
-        // Do not keep the announcement until the next poll while the data are in flight. A
-        // notification that follows is sent with it at once.
+        unsafe { channel.host().transfer(peer.id.rank, end) };
+        // Send the announcement now: the peer cannot join the transfer before it arrives. The
+        // notification of an operation takes the announcement along at once.
         if op.notification.is_none() {
             peer.flush(channel, false);
         }
@@ -303,7 +297,7 @@ impl Protocol {
         true
     }
 
-    /// Writes one record. False if there is no resource.
+    /// Writes the operation's next record. False if there is no resource.
     fn write_fragment(
         &mut self,
         channel: &mut impl Channel,
@@ -316,7 +310,7 @@ impl Protocol {
             return false;
         }
         let least = match fragmented.op.kind {
-            // Not divisible.
+            // One element, which is never divided.
             OpKind::CompareAndSwap => 2 * fragmented.op.len as usize,
             _ => (fragmented.op.len - fragmented.at).min(MIN_FRAGMENT) as usize,
         };
@@ -333,36 +327,48 @@ impl Protocol {
             id = self.pending_replies.insert(reply).index;
         }
         let peer = &mut self.peers[index];
-        // SAFETY: the operation's buffers are valid until it is complete [EP-8]. `next_place` has
-        // returned a part of the operation for which the packet has room.
+        // SAFETY: the operation's buffers are valid until it is complete [EP-8]. `place` covers its
+        // next bytes, for which the packet has room.
         unsafe { write_record(peer.request_packet(), fragmented, place, id) };
         peer.issued += 1;
         fragmented.at += len;
         true
     }
 
-    /// Handles the report that the peer has not done an operation, because the memory is not
-    /// attached.
+    /// The pending reply with this id and its operation.
+    ///
+    /// # Errors
+    /// No reply with this id is due from the peer.
+    #[inline]
+    fn pending_reply(
+        &self,
+        index: usize,
+        id: u32,
+    ) -> Result<(Key, PendingReply, &InFlight), Malformed> {
+        let key = self.pending_replies.key_at(id).ok_or(Malformed::UnexpectedReply)?;
+        let reply = self.pending_replies[key];
+        let in_flight = &self.in_flight[reply.op];
+        if in_flight.peer != index {
+            return Err(Malformed::UnexpectedReply);
+        }
+        Ok((key, reply, in_flight))
+    }
+
+    /// Handles the peer's report that it has skipped an operation on memory that is not attached.
     #[cold]
     pub(super) fn unattached(&mut self, index: usize, what: Unattached) -> Result<(), Malformed> {
         let peer = &self.peers[index];
         let ticket = match what.which {
             OpRef::Reply(id) => {
-                let key = self.pending_replies.key_at(id).ok_or(Malformed::UnexpectedReply)?;
-                let PendingReply { op, len, .. } =
-                    *self.pending_replies.get(key).expect("just found");
-                let in_flight = self.in_flight.get(op).expect("an operation in flight");
-                if in_flight.peer != index {
-                    return Err(Malformed::UnexpectedReply);
-                }
+                let (key, reply, in_flight) = self.pending_reply(index, id)?;
                 let ticket = in_flight.ticket;
-                self.reply_arrived(index, key, op, len);
+                self.reply_arrived(index, key, reply);
                 ticket
             }
             OpRef::Number(number) if number <= peer.done || number > peer.issued => {
                 return Err(Malformed::NotSent);
             }
-            // The list has the number of an operation's last record.
+            // `unacked` has the number of each operation's last record.
             OpRef::Number(number) => {
                 let at = peer.unacked.partition_point(|other| other.number < number);
                 match peer.unacked.get(at) {
@@ -375,12 +381,12 @@ impl Protocol {
         Ok(())
     }
 
-    /// Records that an operation of this process was not done.
+    /// Records that a peer has skipped an operation of this process.
     #[cold]
     fn fail_op(&mut self, index: usize, ticket: Ticket, disp: u64, len: u64) {
         let target = self.peers[index].id.rank;
         self.failed.push_back(ticket);
-        // The application learns of the first one per target.
+        // Report only the first fault per target to the application.
         if self.faults.iter().all(|fault| fault.target != target) {
             let fault = OutOfReach { target, disp, len };
             log::error!("{fault}");
@@ -390,52 +396,48 @@ impl Protocol {
 
     /// Handles a reply.
     pub(super) fn replied(&mut self, index: usize, id: u32, data: &[u8]) -> Result<(), Malformed> {
-        let key = self.pending_replies.key_at(id).ok_or(Malformed::UnexpectedReply)?;
-        let PendingReply { op, at, len } = *self.pending_replies.get(key).expect("just found");
-        let in_flight = self.in_flight.get(op).expect("an operation in flight");
-        if in_flight.peer != index {
-            return Err(Malformed::UnexpectedReply);
-        }
+        let (key, reply, in_flight) = self.pending_reply(index, id)?;
+        let PendingReply { op, at, len } = reply;
         if data.len() != len as usize {
             return Err(Malformed::Lengths);
         }
-        // The shape stays with the fragments until all are written.
+        // `fragmented` holds the shape until all records are written.
         let shape = match &self.peers[index].fragmented {
             Some(fragmented) if fragmented.in_flight == Some(op) => fragmented.shape.as_deref(),
             _ => in_flight.shape.as_deref(),
         };
         let to = in_flight.op.result.0 as *mut u8;
-        // SAFETY: the result buffer is valid and the library's until the operation is complete
-        // [EP-8]. `at` and `len` were computed from the operation, so they lie in the buffer.
+        // SAFETY: the result buffer is valid and belongs to the library until the operation is
+        // complete [EP-8]. `at` and `len` were computed from the operation, so they lie in it.
         unsafe {
             match shape.and_then(|shape| shape.result.as_ref()) {
                 Some(side) => datatype::unpack(data.as_ptr(), to, side, at, data.len()),
                 None => copy(data.as_ptr(), to.add(at as usize), data.len()),
             }
         }
-        self.reply_arrived(index, key, op, len);
+        self.reply_arrived(index, key, reply);
         Ok(())
     }
 
-    fn reply_arrived(&mut self, index: usize, reply: Key, op: Key, len: u32) {
-        self.pending_replies.remove(reply);
+    fn reply_arrived(&mut self, index: usize, key: Key, reply: PendingReply) {
+        self.pending_replies.remove(key);
         let peer = &mut self.peers[index];
         peer.replies -= 1;
-        peer.reply_bytes -= u64::from(len);
-        self.response_arrived(op);
+        peer.reply_bytes -= u64::from(reply.len);
+        self.response_arrived(reply.op);
     }
 
-    /// Counts a reply or transfer of an operation.
+    /// Counts a reply or transfer of an operation that has arrived.
     fn response_arrived(&mut self, op: Key) {
-        let in_flight = self.in_flight.get_mut(op).expect("an operation in flight");
+        let in_flight = &mut self.in_flight[op];
         in_flight.awaited -= 1;
         if in_flight.awaited == 0 && in_flight.all_written {
             self.all_arrived(op);
         }
     }
 
-    /// Handles the end of a transfer of an operation of this process: it was to move `len` bytes
-    /// from its byte `at` on. Returns the index of its peer.
+    /// Handles the end of a transfer of `len` bytes, from byte `at` of an operation of this process
+    /// on. `bytes` bytes were moved. Returns the index of the peer.
     pub(super) fn issued_done(
         &mut self,
         channel: &mut impl Channel,
@@ -445,13 +447,12 @@ impl Protocol {
     ) -> (usize, Result<(), Malformed>) {
         // A put's tag is in use until the target has received the data.
         if tag.kind == TransferKind::Get {
-            channel.return_tag(tag.number);
+            channel.host().return_tag(tag.number);
         }
-        let InFlight { peer: index, ref op, ticket, .. } =
-            *self.in_flight.get(key).expect("an operation in flight");
+        let InFlight { peer: index, ref op, ticket, .. } = self.in_flight[key];
         let disp = op.disp + at;
         if bytes != len {
-            // The peer sends 0 bytes for a get of memory that is not attached.
+            // To report a get of memory that is not attached, the peer sends 0 bytes.
             if op.kind != OpKind::Get || bytes != 0 {
                 return (index, Err(Malformed::Lengths));
             }
@@ -462,7 +463,8 @@ impl Protocol {
         (index, Ok(()))
     }
 
-    /// Handles an acknowledgement of the operations up to a number with the low half `done`.
+    /// Handles an acknowledgement. `done` is the low half of the number up to which the peer has
+    /// done the operations of this process.
     pub(super) fn acknowledged(
         &mut self,
         channel: &mut impl Channel,
@@ -476,7 +478,7 @@ impl Protocol {
         }
         peer.done += more;
         while let Some((_, tag)) = peer.put_tags.pop_front_if(|(number, _)| *number <= peer.done) {
-            channel.return_tag(tag);
+            channel.host().return_tag(tag);
         }
         let done = peer.done;
         while let Some(Unacked { ticket, in_flight, .. }) =
@@ -495,7 +497,7 @@ impl Protocol {
     }
 }
 
-/// The place at the target of the operation's next data: at most `room` bytes, whole elements.
+/// The place at the target of the operation's next data: at most `room` bytes of whole elements.
 fn next_place(fragmented: &FragmentedOp, room: u64) -> Place {
     let op = &fragmented.op;
     let limit = match op.kind {
@@ -521,8 +523,8 @@ fn next_place(fragmented: &FragmentedOp, room: u64) -> Place {
 /// Writes the record of the operation's next data.
 ///
 /// # Safety
-/// The operation's buffers are valid. `place` has the next bytes of the operation, and the packet
-/// has room for them.
+/// The operation's buffers must be valid. `place` must cover the operation's next bytes, and the
+/// packet must have room for them.
 unsafe fn write_record(packet: &mut Packet, fragmented: &FragmentedOp, place: Place, id: u32) {
     let op = match &fragmented.shape {
         Some(shape) => &shape.part(&fragmented.op, fragmented.at, place.bytes()).0,

@@ -7,7 +7,7 @@
 //!   [`CREDITS`] such packets are in flight, since the host buffers them until the target polls.
 //!   Replies cost none: their number is bounded by the requests.
 //! - *Operations* are numbered in the order of their records. The target acknowledges the highest
-//!   number up to which all are done; the origin asks for an acknowledgement when it needs one.
+//!   number up to which all are done. The origin requests an acknowledgement when it needs one.
 //! - *Signals* take effect after all operations before them [FE-2]. So do notifications, which are
 //!   operations themselves.
 
@@ -20,19 +20,19 @@ use crate::engine::{Arrival, Op, Rank, Ticket, Word};
 use crate::transport::datatype::Shape;
 use crate::transport::peers::PeerId;
 
-/// Packets in flight to one peer at most, of those that cost a credit.
+/// Maximum of packets in flight to one peer that cost a credit.
 pub const CREDITS: u64 = 32;
 
-/// Polls after which the acknowledgement of operations that a signal has reported is asked for. The
-/// next packet of the peer brings it mostly sooner.
+/// Polls before the acknowledgement of operations that a signal has reported is requested. A packet
+/// of the peer usually brings it sooner.
 const ASK_DELAY_POLLS: u32 = 32;
 
-/// Operations to one peer at most whose acknowledgement is outstanding.
+/// Maximum of unacknowledged operations to one peer.
 pub(super) const MAX_UNACKED: usize = 4096;
-/// Outstanding replies of one peer at most: their bytes, and their number.
+/// Maximum of outstanding replies of one peer: their bytes, and their number.
 pub(super) const MAX_REPLY_BYTES: u64 = 256 * 1024;
 pub(super) const MAX_REPLIES: u32 = 1024;
-/// Rendezvous transfers with one peer at most that this process has started.
+/// Maximum of rendezvous transfers that this process may have in flight with one peer.
 pub(super) const MAX_TRANSFERS: u32 = 8;
 
 /// A packet that is being filled, or waits for a credit.
@@ -49,7 +49,7 @@ pub(super) struct FragmentedOp {
     pub(super) op: Op,
     pub(super) ticket: Ticket,
     pub(super) shape: Option<Box<Shape>>,
-    /// Bytes of data in the records so far.
+    /// Bytes of its data in the records so far.
     pub(super) at: u64,
     /// Its key among the operations in flight, if it awaits replies or transfers.
     pub(super) in_flight: Option<Key>,
@@ -64,7 +64,7 @@ pub(super) struct Unacked {
     pub(super) in_flight: Option<Key>,
 }
 
-/// An effect that waits until the operations before it are done.
+/// An effect that waits for earlier operations.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Deferred {
     Signal(Word, u64),
@@ -95,17 +95,18 @@ pub(super) struct Peer {
     pub(super) credited: u64,
     /// `sent` when this process last sent an empty packet to learn `credited`.
     credits_requested: u64,
-    /// Operations: numbered, done at the peer, and covered by a request for acknowledgement.
+    /// Numbers of the last operation issued, acknowledged, and covered by an acknowledgement
+    /// request.
     pub(super) issued: u64,
     pub(super) done: u64,
     pub(super) ack_requested: u64,
-    /// A signal has reported the operations up to this one, so that nobody waits for their
-    /// acknowledgement, which is asked for after so many polls.
+    /// A signal has reported the operations up to this one, so nobody waits for their
+    /// acknowledgement. It is requested after `ask_delay` more polls.
     reported_by_signal: u64,
     ask_delay: u32,
     pub(super) unacked: VecDeque<Unacked>,
-    /// Tags of put transfers, by the number of their operations: free once the peer has
-    /// acknowledged these, which it does when it has received the data.
+    /// Tags of put transfers, by the number of their operations. A tag is free when the peer has
+    /// acknowledged the operation, and so has received the data.
     pub(super) put_tags: VecDeque<(u64, u32)>,
     pub(super) fragmented: Option<FragmentedOp>,
     /// Rendezvous transfers in flight, outstanding replies, and the bytes of those.
@@ -113,28 +114,28 @@ pub(super) struct Peer {
     pub(super) replies: u32,
     pub(super) reply_bytes: u64,
 
-    /// Of the peer's packets that cost a credit: received, and reported to the peer.
+    /// Packets of the peer that cost a credit: received, and reported to the peer.
     pub(super) taken: u64,
     pub(super) taken_reported: u64,
-    /// Of the peer's operations: received, and reported as done.
+    /// Operations of the peer: received, and reported as done.
     pub(super) received: u64,
     pub(super) done_reported: u64,
-    /// The peer has asked for an acknowledgement of its operations up to this one.
+    /// The peer has requested an acknowledgement of its operations up to this one.
     pub(super) ack_wanted_up_to: u64,
-    /// Operations of the peer from the first that is not done; the flag says which are.
+    /// Operations of the peer from the first one that is not done on, and whether each is done.
     pub(super) unfinished: VecDeque<(u64, bool)>,
-    /// Effects that wait until so many operations are done.
+    /// Deferred effects, each with the number of the operation for which it waits.
     pub(super) deferred: VecDeque<(u64, Deferred)>,
-    /// Send the peer an acknowledgement, in an empty packet if need be.
+    /// Send the peer an acknowledgement, if necessary in an empty packet.
     pub(super) ack_due: bool,
-    /// Reports of operations that were not done. Sent before any header acknowledges them.
+    /// Reports of skipped operations. Sent before a header acknowledges these.
     unattached: Option<Packet>,
 
-    /// A message was sent to it or received from it.
+    /// This process has sent the peer a message, or received one.
     pub(super) contacted: bool,
     pub(super) close_received: bool,
     pub(super) close_sent: bool,
-    /// Messages from it are ignored: one was refused, or the window has failed.
+    /// Its messages are ignored: one was refused, or the window has failed.
     pub(super) failed: bool,
 }
 
@@ -148,13 +149,13 @@ impl Peer {
         self.sent - self.credited < CREDITS
     }
 
-    /// The number up to which all of the peer's operations are done.
+    /// The number up to which all operations of the peer are done.
     #[inline]
     pub(super) fn complete(&self) -> u64 {
         self.unfinished.front().map_or(self.received, |(first, _)| first - 1)
     }
 
-    /// Whether all operations received so far have taken effect, and what was deferred behind them.
+    /// Whether all received operations and deferred effects have been applied.
     #[inline]
     pub(super) fn is_caught_up(&self) -> bool {
         self.unfinished.is_empty() && self.deferred.is_empty()
@@ -167,7 +168,7 @@ impl Peer {
         *place = value.max(*place);
     }
 
-    /// Records how many packets the peer has received. What it reports only rises.
+    /// Records the peer's report of how many packets it has received. The number only rises.
     pub(super) fn credit(&mut self, taken: u32) -> Result<(), Malformed> {
         let more = u64::from(taken.wrapping_sub(self.credited as u32));
         if more > self.sent - self.credited {
@@ -177,8 +178,8 @@ impl Peer {
         Ok(())
     }
 
-    /// Bytes of payload that one more record may have and be sent without waiting; at least
-    /// `needed`, unless the packet is new. `None`: no credit, or the channel is busy.
+    /// Bytes of payload for which the packet being filled has room in one more record. Starts a new
+    /// packet if there are less than `needed`. `None` without a credit, or if the channel is busy.
     #[inline]
     pub(super) fn room(&mut self, channel: &mut impl Channel, needed: usize) -> Option<usize> {
         if let Some(out) = &self.out {
@@ -196,7 +197,8 @@ impl Peer {
         room
     }
 
-    /// The packet for a record that costs a credit. Call after [`room`](Self::room) found room.
+    /// The packet for a record that costs a credit. Call only after [`room`](Self::room) has found
+    /// room.
     #[inline]
     pub(super) fn request_packet(&mut self) -> &mut Packet {
         let out = self.out.as_mut().expect("there is room");
@@ -214,17 +216,15 @@ impl Peer {
         if self.out.as_ref().is_some_and(|out| out.packet.room().is_none_or(|room| room < payload))
         {
             self.flush(channel, false);
-            // Without a credit it waits.
+            // Without a credit, the packet waits in the queue.
             self.queue.extend(self.out.take());
         }
-        let out = self
-            .out
-            .get_or_insert_with(|| Outgoing { packet: channel.empty_packet(), counted: false });
-        &mut out.packet
+        let new = || Outgoing { packet: channel.empty_packet(), counted: false };
+        &mut self.out.get_or_insert_with(new).packet
     }
 
-    /// Sends the waiting packets, as far as credits allow. `ask` requests an acknowledgement of the
-    /// operations so far.
+    /// Sends the waiting packets, as far as credits allow. With `ask`, requests an acknowledgement
+    /// of all operations so far.
     pub(super) fn flush(&mut self, channel: &mut impl Channel, ask: bool) {
         while let Some(first) = self.queue.front() {
             if first.counted && !self.has_credit() {
@@ -233,17 +233,17 @@ impl Peer {
             let first = self.queue.pop_front().expect("just looked at");
             self.send(channel, first, false);
         }
-        let may = self
-            .out
-            .as_ref()
-            .is_some_and(|out| !out.packet.is_empty() && (!out.counted || self.has_credit()));
-        if may && let Some(out) = self.out.take() {
+        let may_leave =
+            |out: &Outgoing| !out.packet.is_empty() && (!out.counted || self.has_credit());
+        if self.out.as_ref().is_some_and(may_leave)
+            && let Some(out) = self.out.take()
+        {
             let ack_wanted = ask && self.ack_requested < self.issued;
             self.send(channel, out, ack_wanted);
         }
     }
 
-    /// Reports to the peer that one of its operations was not done.
+    /// Reports to the peer that this process has skipped one of its operations.
     #[cold]
     pub(super) fn reject(&mut self, channel: &mut impl Channel, what: Unattached) {
         let packet = self.unattached.get_or_insert_with(|| channel.empty_packet());
@@ -253,8 +253,8 @@ impl Peer {
         }
     }
 
-    /// Sends the reports. The header does not acknowledge the operations yet: the peer handles a
-    /// header before the records behind it.
+    /// Sends the reports of skipped operations. The header must not acknowledge these yet, since
+    /// the peer handles a header before the records behind it.
     fn send_unattached(&mut self, channel: &mut impl Channel) {
         let Some(mut packet) = self.unattached.take() else { return };
         let (taken, done) = (self.taken as u32, self.done_reported as u32);
@@ -284,12 +284,12 @@ impl Peer {
         self.send(channel, Outgoing { packet, counted: false }, ack_wanted);
     }
 
-    /// A signal was sent that reports the operations so far.
+    /// Delays the acknowledgement request of the operations so far. A signal has reported them.
     pub(super) fn put_off_asking(&mut self) {
         (self.reported_by_signal, self.ask_delay) = (self.issued, ASK_DELAY_POLLS);
     }
 
-    /// Whether to ask for an acknowledgement now, at a poll.
+    /// Whether this poll requests an acknowledgement.
     fn is_time_to_ask(&mut self) -> bool {
         let Some(last) = self.unacked.back().filter(|last| last.number > self.ack_requested) else {
             return false;
@@ -301,8 +301,8 @@ impl Peer {
         false
     }
 
-    /// Sends the waiting packets. Sends an empty one if none is waiting and an acknowledgement is
-    /// due or needed.
+    /// Sends the waiting packets. If there are none, and an acknowledgement is due to the peer or
+    /// needed from it, sends an empty packet.
     pub(super) fn flush_or_ack(&mut self, channel: &mut impl Channel) {
         let ask = self.is_time_to_ask();
         self.flush(channel, ask);
@@ -318,7 +318,8 @@ impl Peer {
         }
     }
 
-    /// Asks the peer how many packets it has received, though no operation waits for an answer.
+    /// Asks the peer how many packets it has received, even if no operation awaits an
+    /// acknowledgement.
     pub(super) fn request_credits(&mut self, channel: &mut impl Channel) {
         self.flush(channel, false);
         if self.out.is_none() && self.queue.is_empty() && self.credits_requested < self.sent {
@@ -327,8 +328,7 @@ impl Peer {
         }
     }
 
-    /// Tells the peer, once, that this process ignores its messages from now on: one was refused,
-    /// or process `lost` cannot be reached.
+    /// As [`Protocol::fail`](super::Protocol::fail).
     #[cold]
     pub(super) fn fail(&mut self, channel: &mut impl Channel, lost: Option<Rank>) {
         if !std::mem::replace(&mut self.failed, true) {
@@ -340,7 +340,7 @@ impl Peer {
         }
     }
 
-    /// Whether the next poll has nothing to do for this peer.
+    /// Whether this peer needs no work from the next poll.
     pub(super) fn is_idle(&self) -> bool {
         self.out.is_none()
             && self.queue.is_empty()

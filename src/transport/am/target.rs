@@ -1,7 +1,7 @@
 //! The target side: checks the records of peers and applies them to this process's memory and
 //! words.
 
-use super::channel::{Channel, MAX_TAGS, TransferEnd, TransferId, TransferKind, TransferTag};
+use super::channel::{Channel, TransferEnd, TransferId, TransferKind, TransferTag};
 use super::origin::Transfer;
 use super::peer::{CREDITS, Deferred, MAX_REPLY_BYTES, MAX_TRANSFERS};
 use super::wire::{ElementOp, Malformed, OpRef, PAYLOAD, Place, Reader, Record, Unattached};
@@ -14,13 +14,13 @@ use crate::transport::datatype::{
 };
 use crate::transport::peers::PeerId;
 
-/// Bytes of replies that one packet may request: an origin never has more outstanding. A record has
-/// no more runs than bytes, so this bounds the work per packet.
+/// Bytes of replies that one packet may request at most. An origin never has more outstanding. A
+/// record has at most as many runs as bytes, so this bounds the work per packet.
 const MAX_REPLY_BYTES_PER_PACKET: u64 = MAX_REPLY_BYTES + PAYLOAD as u64;
-/// Rendezvous transfers in flight at most that a peer has started, in both directions.
+/// Rendezvous transfers that one peer may have in flight here, put and get together.
 const MAX_TRANSFERS_SERVED: usize = 2 * MAX_TRANSFERS as usize;
 
-/// What the records of peers act on: the memory and the words of this process in the window.
+/// The memory and words of this process in the window, to which the records of peers apply.
 pub trait Target {
     /// Rank of this process.
     fn rank(&self) -> Rank;
@@ -37,8 +37,8 @@ pub trait Target {
     /// Whether each of the `len` bytes at displacement `at` may be accessed.
     fn reaches(&self, at: u64, len: u64) -> bool;
 
-    /// Whether a place consists of several runs in attached memory of a dynamic window. Memory
-    /// between them need not be attached.
+    /// Whether a place consists of several runs that all lie in attached memory of a dynamic
+    /// window. Memory between the runs need not be attached.
     fn has_attached_runs(&self, place: Place) -> bool;
 
     /// Locks this process's memory for accumulates, until the result is dropped [AT-1].
@@ -50,16 +50,19 @@ pub trait Target {
     /// Raises a counter of this process.
     fn notify(&mut self, counter: u32);
 
-    /// Takes in a tagged notification.
+    /// Queues a tagged notification for the engine.
     fn notify_tagged(&mut self, arrival: Arrival);
 
-    /// Accesses a lock word of this process. Words for its pair with a process of another node are
-    /// [the protocol's](Protocol::access_own).
+    /// Accesses a lock word of this process. [`Protocol::access_own`] has the words of its pairs
+    /// with processes of other nodes.
     fn access(&mut self, pairs: &mut Protocol, word: LockWord, access: Atomic) -> u64;
 }
 
 impl Protocol {
     /// Handles a packet of a peer.
+    ///
+    /// # Errors
+    /// The packet is refused, or reports that the window has failed.
     pub fn receive(
         &mut self,
         channel: &mut impl Channel,
@@ -112,22 +115,22 @@ impl Protocol {
         match record {
             Record::Put(place, data) => {
                 // SAFETY: `check_place` found the place in window memory, and the reader has
-                // checked that the payload has as many bytes.
+                // checked that the payload has as many bytes as the place.
                 unsafe { copy_pieces(data.as_ptr(), memory, &pieces(place, true)) };
             }
-            Record::PutRendezvous(place, tag) => {
-                let tag = transfer_tag(TransferKind::Put, tag)?;
-                return Ok(self.serve_transfer(channel, memory, index, place, tag)?);
-            }
-            Record::GetRendezvous(place, tag) => {
-                let tag = transfer_tag(TransferKind::Get, tag)?;
-                return Ok(self.serve_transfer(channel, memory, index, place, tag)?);
+            Record::Rendezvous(place, tag) => {
+                let at = Addr(memory as usize + place.disp as usize);
+                // SAFETY: `check_place` found the place in window memory, which stays valid until
+                // the window is freed. That waits for all transfers; after a failure they are
+                // cancelled.
+                unsafe { self.join_transfer(channel, index, tag, (at, place.len as usize), None) }?;
+                return Ok(());
             }
             Record::Get(place, id) => {
                 let len = place.bytes() as usize;
                 let to = peer.reply_packet(channel, len).reply(id, len);
                 // SAFETY: `check_place` found the place in window memory, and the reply has as many
-                // bytes.
+                // bytes as the place.
                 unsafe { copy_pieces(memory, to.as_mut_ptr(), &pieces(place, false)) };
             }
             Record::Accumulate(place, how, data) => {
@@ -135,7 +138,7 @@ impl Protocol {
                 let _held = here.lock_accumulate();
                 // SAFETY: `check_place` found the place in window memory, the reader has checked
                 // that the payload has as many bytes, and the accumulate lock is held [AT-1].
-                unsafe { combine(&self.settings, &mut self.scratch, how, data, memory, place) };
+                unsafe { self.combine(how, data, memory, place) };
             }
             Record::Fetch(place, how, id, data) => {
                 self.check_reduction(place, how)?;
@@ -147,10 +150,11 @@ impl Protocol {
                 let to = peer.reply_packet(channel, len).reply(id, len);
                 let _held = here.lock_accumulate();
                 // SAFETY: `check_place` found the place in window memory. The reply has as many
-                // bytes, and so has the payload, but for a no_op. The accumulate lock is held.
+                // bytes as the place. So does the payload, except that a no_op has none. The
+                // accumulate lock is held.
                 unsafe {
                     copy_pieces(memory, to.as_mut_ptr(), &pieces(place, false));
-                    combine(&self.settings, &mut self.scratch, how, data, memory, place);
+                    self.combine(how, data, memory, place);
                 }
             }
             Record::Swap(place, id, data) => {
@@ -198,7 +202,7 @@ impl Protocol {
                 return Ok(());
             }
             Record::Refusal => {
-                // The peer ignores this process already.
+                // The peer already ignores this process, so it needs no record of the failure.
                 peer.failed = true;
                 return Err(Malformed::RefusedByPeer.into());
             }
@@ -206,7 +210,6 @@ impl Protocol {
                 if lost >= here.processes() {
                     return Err(Malformed::UnknownProcess.into());
                 }
-                // The peer ignores this process already.
                 peer.failed = true;
                 return Err(Failure::Lost(lost));
             }
@@ -220,7 +223,7 @@ impl Protocol {
         Ok(())
     }
 
-    /// Applies a signal or notification, once all operations of the peer before it are done.
+    /// Applies a signal or notification, now or after the peer's earlier operations.
     fn apply_in_order(&mut self, here: &mut impl Target, index: usize, effect: Deferred) {
         let peer = &mut self.peers[index];
         if peer.is_caught_up() {
@@ -239,7 +242,7 @@ impl Protocol {
         }
     }
 
-    /// Accesses a lock word for a peer.
+    /// Accesses a lock word for a peer, after checking that this process has the word.
     fn access_here(
         &mut self,
         here: &mut impl Target,
@@ -258,8 +261,7 @@ impl Protocol {
         Ok(here.access(self, word, access))
     }
 
-    /// Checks that datatype and reduction are known and go together, and that runs hold whole
-    /// elements.
+    /// Checks that the datatype supports the reduction, and that runs consist of whole elements.
     fn check_reduction(&self, place: Place, how: ElementOp) -> Result<(), Malformed> {
         let (extent, span) = if how.element.0 < FIRST_FOREIGN {
             native_extent(how.element)
@@ -277,7 +279,42 @@ impl Protocol {
         if is_whole { Ok(()) } else { Err(Malformed::Lengths) }
     }
 
-    /// Counts an operation of a peer that is received and done.
+    /// Reduces packed data into window memory.
+    ///
+    /// # Safety
+    /// The place must lie in the memory at `memory`, and nobody else may access it meanwhile.
+    /// `data` has as many bytes, or none for a no_op.
+    unsafe fn combine(&mut self, how: ElementOp, data: &[u8], memory: *mut u8, place: Place) {
+        if how.reduction == reduction::NO_OP {
+            return;
+        }
+        let ElementOp { element, reduction, extent } = how;
+        let combine = Combine { element, reduction, extent, foreign: self.settings.foreign_reduce };
+        if element.0 < FIRST_FOREIGN || reduction == reduction::REPLACE {
+            // SAFETY: the caller guarantees that the place lies in window memory that nobody else
+            // accesses, and that `data` has as many bytes.
+            return unsafe {
+                combine_pieces(&combine, data.as_ptr(), memory, &pieces(place, true))
+            };
+        }
+        // The host's reductions may need aligned, whole elements.
+        let len = place.len as usize;
+        let room = len.next_multiple_of(usize::from(extent));
+        self.scratch.resize(room.div_ceil(size_of::<u128>()), 0);
+        let aligned = self.scratch.as_mut_ptr().cast::<u8>();
+        let mut to = memory.wrapping_add(place.disp as usize);
+        for run in data.chunks_exact(len) {
+            // SAFETY: `run` and `scratch` have `len` bytes. The caller guarantees that each run of
+            // the place lies in window memory that nobody else accesses.
+            unsafe {
+                copy(run.as_ptr(), aligned, len);
+                combine.apply(aligned, to, len);
+            }
+            to = to.wrapping_offset(place.stride as isize);
+        }
+    }
+
+    /// Counts a received operation that is already done.
     #[inline]
     fn count_done(&mut self, index: usize) {
         let peer = &mut self.peers[index];
@@ -287,26 +324,36 @@ impl Protocol {
         }
     }
 
-    /// Takes part in a rendezvous transfer that a peer has announced.
-    fn serve_transfer(
+    /// Starts this process's end of a rendezvous transfer that a peer has announced. The peer's
+    /// operation is done when the transfer is complete.
+    ///
+    /// # Safety
+    /// The `len` bytes at `at` must be valid until then: unchanged for a get, and else accessed by
+    /// nobody. They lie in window memory, or in `discarded`.
+    unsafe fn join_transfer(
         &mut self,
         channel: &mut impl Channel,
-        memory: *mut u8,
         index: usize,
-        place: Place,
         tag: TransferTag,
+        (at, len): (Addr, usize),
+        discarded: Option<Vec<u8>>,
     ) -> Result<(), Malformed> {
-        let at = Addr(memory as usize + place.disp as usize);
-        let (len, sends) = (place.len as usize, tag.kind == TransferKind::Get);
-        let (peer, id) =
-            self.number_transfer(index, |peer, number| Transfer::Served { peer, number, len })?;
-        // SAFETY: `check_place` found the place in window memory, which stays valid until the
-        // window is freed. That waits for all transfers; after a failure they are cancelled.
-        unsafe { channel.transfer(peer, TransferEnd { tag, sends, at, len, id }) };
+        let peer = &mut self.peers[index];
+        if peer.unfinished.iter().filter(|(_, done)| !done).count() >= MAX_TRANSFERS_SERVED {
+            return Err(Malformed::TooMuch);
+        }
+        peer.received += 1;
+        peer.unfinished.push_back((peer.received, false));
+        let transfer = Transfer::Served { peer: index, number: peer.received, len, discarded };
+        let id = TransferId(self.transfers.insert(transfer).index);
+        let end = TransferEnd { tag, sends: tag.kind == TransferKind::Get, at, len, id };
+        // SAFETY: the caller keeps the memory valid, and unchanged or unused, until the transfer is
+        // complete (contract of this function).
+        unsafe { channel.host().transfer(peer.id.rank, end) };
         Ok(())
     }
 
-    /// Reports an operation on memory that is not attached to its origin, and discards its data.
+    /// Reports to its origin an operation on memory that is not attached, and discards its data.
     #[cold]
     fn reject_unattached(
         &mut self,
@@ -326,62 +373,35 @@ impl Protocol {
         let (disp, end) = place.bounds().unwrap_or((place.disp, u64::MAX));
         let what = Unattached { disp, len: end - disp, which };
         log::info!(
-            "process {} of the window reaches for {} bytes at {disp:#x}, which are not attached",
+            "skipped an operation of process {} of the window: {} bytes at {disp:#x} not attached",
             peer.id.rank,
             what.len
         );
         match *record {
-            Record::PutRendezvous(_, tag) => {
-                let tag = transfer_tag(TransferKind::Put, tag)?;
-                peer.reject(channel, what);
-                let len = place.len as usize;
-                let mut memory = Vec::new();
-                memory.try_reserve_exact(len).map_err(|_| Malformed::TooMuch)?;
-                let at = Addr(memory.as_mut_ptr() as usize);
-                let (peer, id) = self.number_transfer(index, |peer, number| {
-                    Transfer::Discarded { peer, number, _memory: memory }
-                })?;
-                // SAFETY: the vector has room for `len` bytes and stays in `transfers` until the
-                // transfer is complete. Only the host accesses it.
-                unsafe { channel.transfer(peer, TransferEnd { tag, sends: false, at, len, id }) };
-            }
-            Record::GetRendezvous(_, tag) => {
-                let tag = transfer_tag(TransferKind::Get, tag)?;
+            Record::Rendezvous(_, tag) if tag.kind == TransferKind::Get => {
                 // A transfer of 0 bytes reports it.
-                let (peer, id) = self.number_transfer(index, |peer, number| Transfer::Served {
-                    peer,
-                    number,
-                    len: 0,
-                })?;
                 let at = Addr(here.memory() as usize);
                 // SAFETY: 0 bytes are read.
-                unsafe { channel.transfer(peer, TransferEnd { tag, sends: true, at, len: 0, id }) };
+                unsafe { self.join_transfer(channel, index, tag, (at, 0), None) }
+            }
+            Record::Rendezvous(_, tag) => {
+                peer.reject(channel, what);
+                let (len, mut memory) = (place.len as usize, Vec::new());
+                memory.try_reserve_exact(len).map_err(|_| Malformed::TooMuch)?;
+                let at = Addr(memory.as_mut_ptr() as usize);
+                // SAFETY: the vector has room for `len` bytes and stays in `transfers` until the
+                // transfer is complete. Only the host accesses it.
+                unsafe { self.join_transfer(channel, index, tag, (at, len), Some(memory)) }
             }
             _ => {
                 peer.reject(channel, what);
                 self.count_done(index);
+                Ok(())
             }
         }
-        Ok(())
     }
 
-    /// Numbers an operation of a peer that is done when its transfer is complete.
-    fn number_transfer(
-        &mut self,
-        index: usize,
-        transfer: impl FnOnce(usize, u64) -> Transfer,
-    ) -> Result<(PeerId, TransferId), Malformed> {
-        let peer = &mut self.peers[index];
-        if peer.unfinished.iter().filter(|(_, done)| !done).count() >= MAX_TRANSFERS_SERVED {
-            return Err(Malformed::TooMuch);
-        }
-        peer.received += 1;
-        peer.unfinished.push_back((peer.received, false));
-        let key = self.transfers.insert(transfer(index, peer.received));
-        Ok((peer.id, TransferId(key.index)))
-    }
-
-    /// Marks a peer's operation as done after its transfer, and applies what was deferred behind
+    /// Marks a peer's operation as done after its transfer, and applies the effects that waited for
     /// it.
     pub(super) fn served_op_done(&mut self, here: &mut impl Target, index: usize, number: u64) {
         let peer = &mut self.peers[index];
@@ -398,9 +418,9 @@ impl Protocol {
     }
 }
 
-/// Whether all of a place lies in this process's window memory. `Ok(false)`: part of it is not
-/// attached to a dynamic window. That is an error of the program and not of the message, since the
-/// origin cannot know what is attached.
+/// Whether all of a place lies in this process's window memory. `Ok(false)` if part of it is not
+/// attached to a dynamic window. The origin cannot know what is attached, so the program is wrong
+/// and not the message.
 #[inline]
 fn check_place(here: &impl Target, place: Place) -> Result<bool, Malformed> {
     let reaches = place.bounds().is_some_and(|(low, end)| here.reaches(low, end - low));
@@ -413,8 +433,8 @@ fn check_place(here: &impl Target, place: Place) -> Result<bool, Malformed> {
     }
 }
 
-/// The runs of a place in the window and the same data packed: copied `inward`, from the packed
-/// data to the window, or outward.
+/// The runs of a place in the window, beside the same data in a packed buffer. `inward` copies from
+/// the buffer to the window.
 #[inline]
 fn pieces(place: Place, inward: bool) -> Pieces {
     let (window, packed) = ((place.disp as i64, place.stride), (0, place.len as i64));
@@ -424,54 +444,5 @@ fn pieces(place: Place, inward: bool) -> Pieces {
         stride: [from.1, to.1],
         len: place.len,
         count: u64::from(place.count),
-    }
-}
-
-/// The tag that a peer has announced.
-fn transfer_tag(kind: TransferKind, number: u32) -> Result<TransferTag, Malformed> {
-    if number < MAX_TAGS {
-        Ok(TransferTag { kind, number })
-    } else {
-        Err(Malformed::InvalidTransferTag)
-    }
-}
-
-/// Reduces packed data into window memory.
-///
-/// # Safety
-/// The place lies in the memory at `memory`, which nobody else accesses meanwhile. `data` has as
-/// many bytes, or none for a no_op.
-unsafe fn combine(
-    settings: &super::Settings,
-    scratch: &mut Vec<u128>,
-    how: ElementOp,
-    data: &[u8],
-    memory: *mut u8,
-    place: Place,
-) {
-    if how.reduction == reduction::NO_OP {
-        return;
-    }
-    let ElementOp { element, reduction, extent } = how;
-    let combine = Combine { element, reduction, extent, foreign: settings.foreign_reduce };
-    if element.0 < FIRST_FOREIGN || reduction == reduction::REPLACE {
-        // SAFETY: the caller guarantees that the place lies in window memory that nobody else
-        // accesses, and that `data` has as many bytes.
-        return unsafe { combine_pieces(&combine, data.as_ptr(), memory, &pieces(place, true)) };
-    }
-    // The host's reductions may need aligned, whole elements.
-    let len = place.len as usize;
-    let room = len.next_multiple_of(usize::from(extent));
-    scratch.resize(room.div_ceil(size_of::<u128>()), 0);
-    let aligned = scratch.as_mut_ptr().cast::<u8>();
-    let mut to = memory.wrapping_add(place.disp as usize);
-    for run in data.chunks_exact(len) {
-        // SAFETY: `run` and `scratch` have `len` bytes. The caller guarantees that each run of the
-        // place lies in window memory that nobody else accesses.
-        unsafe {
-            copy(run.as_ptr(), aligned, len);
-            combine.apply(aligned, to, len);
-        }
-        to = to.wrapping_offset(place.stride as isize);
     }
 }

@@ -9,33 +9,13 @@ use crate::engine::Rank;
 use crate::transport::Proposal;
 use crate::transport::members::RankTable;
 
-/// Where packets for a process of a window go.
+/// The address of a window's process for packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerAddress {
     /// The process, in the carrier's communicator.
     pub process: Process,
     /// The number of its port.
     pub port: PortNumber,
-}
-
-/// The addresses of a window's processes. Most windows have the processes of their communicator in
-/// rising order, and ports of the same number, so the difference to the rank is what is stored.
-#[derive(Clone, Debug)]
-struct Addresses(RankTable<(u32, PortNumber)>);
-
-impl Addresses {
-    fn new(each: impl IntoIterator<Item = PeerAddress>) -> Self {
-        let relative = |(rank, address): (Rank, PeerAddress)| {
-            (address.process.wrapping_sub(rank), address.port)
-        };
-        Addresses(RankTable::new((0..).zip(each).map(relative)))
-    }
-
-    #[inline]
-    fn of(&self, rank: Rank) -> PeerAddress {
-        let (offset, port) = self.0.of(rank);
-        PeerAddress { process: rank.wrapping_add(offset), port }
-    }
 }
 
 /// The channel of one window.
@@ -45,10 +25,12 @@ pub struct WindowChannel {
     port: PortNumber,
     me: Rank,
     size: u32,
-    addresses: Addresses,
+    /// Process minus rank, and port, of each process. Most windows have one such pair for all
+    /// ranks: the processes of their communicator in rising order, and equal port numbers.
+    addresses: RankTable<(u32, PortNumber)>,
     collectives: Collectives,
-    /// Collective operations without a result.
-    pending_collectives: u32,
+    /// Collective operations without a result, and rendezvous transfers in flight.
+    pending: u32,
     /// The owner waits for messages.
     expects: bool,
 }
@@ -64,8 +46,9 @@ impl WindowChannel {
         addresses: impl ExactSizeIterator<Item = PeerAddress>,
     ) -> Self {
         let size = addresses.len() as u32;
+        let relative = |(rank, to): (Rank, PeerAddress)| (to.process.wrapping_sub(rank), to.port);
         let mut held = context.borrow();
-        // Not before: receives that are posted cost the host's own messages a little.
+        // The first window starts the carrier: posted receives slow the host's own messages a bit.
         held.carrier().start();
         held.expect(port, true);
         drop(held);
@@ -74,14 +57,20 @@ impl WindowChannel {
             port,
             me,
             size,
-            addresses: Addresses::new(addresses),
+            addresses: RankTable::new((0..).zip(addresses).map(relative)),
             collectives: Collectives::new(me, size),
-            pending_collectives: 0,
+            pending: 0,
             expects: true,
         }
     }
 
-    /// Starts an agreement of all processes with this process's value. The highest one decides.
+    #[inline]
+    fn address_of(&self, rank: Rank) -> PeerAddress {
+        let (offset, port) = self.addresses.of(rank);
+        PeerAddress { process: rank.wrapping_add(offset), port }
+    }
+
+    /// Starts an agreement of all processes with this process's value. The highest value decides.
     pub fn propose_value(&mut self, value: u32) {
         self.collectives.propose(value);
         self.start_collective();
@@ -90,35 +79,44 @@ impl WindowChannel {
     /// The highest value, once all processes have proposed theirs.
     pub fn decided_value(&mut self) -> Option<u32> {
         self.advance_collectives();
-        let decided = self.collectives.decision()?;
-        self.end_collective();
+        let decided = self.collectives.decided.take()?;
+        self.end_pending();
         Some(decided)
     }
 
     fn start_collective(&mut self) {
-        self.pending_collectives += 1;
-        self.update_expects();
+        self.start_pending();
         self.send_collectives();
     }
 
-    fn end_collective(&mut self) {
-        self.pending_collectives -= 1;
-        self.update_expects();
+    fn start_pending(&mut self) {
+        self.pending += 1;
+        if !self.expects {
+            self.update_expects();
+        }
     }
 
+    fn end_pending(&mut self) {
+        self.pending -= 1;
+        if !self.expects {
+            self.update_expects();
+        }
+    }
+
+    /// Tells the context whether the window waits for messages.
     fn update_expects(&mut self) {
-        let expects = self.expects || self.pending_collectives > 0;
+        let expects = self.expects || self.pending > 0;
         self.context.borrow().expect(self.port, expects);
     }
 
     fn send_collectives(&mut self) {
-        while let Some((to, message)) = self.collectives.next_message() {
+        while let Some((to, message)) = self.collectives.outgoing.pop_front() {
             let packet = self.empty_packet();
             self.send(to, message.write(packet));
         }
     }
 
-    /// Takes in messages of collective operations, and passes them on.
+    /// Handles received messages of collective operations, and sends the messages that follow.
     fn advance_collectives(&mut self) {
         loop {
             let mut context = self.context.borrow();
@@ -133,26 +131,26 @@ impl WindowChannel {
                 .ok_or(Malformed::UnknownProcess)
                 .and_then(|from| self.collectives.receive(from, &Message::read(&packet)?));
             if let Err(reason) = taken {
-                log::error!("a collective message of process {process} is dropped: {reason}");
+                log::error!("dropped a collective message of process {process}: {reason}");
             }
             self.context.borrow().carrier().recycle(packet);
         }
         self.send_collectives();
     }
 
-    /// The rank of a process that sends what is no packet of its own. Nobody looks often.
+    /// The rank of a process whose packet does not name it. A linear search: such packets are rare.
     #[cold]
     fn rank_of(&self, process: Process) -> Option<Rank> {
-        (0..self.size).find(|rank| self.addresses.of(*rank).process == process)
+        (0..self.size).find(|rank| self.address_of(*rank).process == process)
     }
 
-    /// The rank of the process that has sent a packet, if it is as the packet says.
+    /// The sender's rank according to the packet, if it is that of `process`.
     fn sender(&self, process: Process, packet: &Packet) -> Option<Rank> {
         let (_, rank) = packet.addressee()?;
-        (rank < self.size && self.addresses.of(rank).process == process).then_some(rank)
+        (rank < self.size && self.address_of(rank).process == process).then_some(rank)
     }
 
-    /// A packet without records, to be filled and sent.
+    /// A packet without records.
     #[must_use]
     pub fn empty_packet(&self) -> Packet {
         self.context.borrow().carrier().empty_packet()
@@ -160,7 +158,7 @@ impl WindowChannel {
 
     /// Sends a packet to process `peer` of the window. Never refuses.
     pub fn send(&self, peer: Rank, mut packet: Packet) {
-        let PeerAddress { process, port } = self.addresses.of(peer);
+        let PeerAddress { process, port } = self.address_of(peer);
         packet.address(port, self.me);
         self.context.borrow().carrier().send(self.port, process, packet);
     }
@@ -171,7 +169,8 @@ impl WindowChannel {
         self.context.borrow().carrier().is_busy()
     }
 
-    /// The next packet that has arrived in the context, and its sender.
+    /// The next received packet and its sender. A packet with a wrong sender is replaced by an
+    /// empty one of the true sender, which the protocol refuses.
     #[inline]
     pub fn receive(&self) -> Option<(Rank, Packet)> {
         loop {
@@ -179,7 +178,6 @@ impl WindowChannel {
             if let Some(rank) = self.sender(process, &packet) {
                 return Some((rank, packet));
             }
-            // An empty packet in its place is refused.
             self.recycle(packet);
             if let Some(rank) = self.rank_of(process) {
                 return Some((rank, Packet::default()));
@@ -187,12 +185,12 @@ impl WindowChannel {
         }
     }
 
-    /// Takes the memory of a received packet for one to be sent.
+    /// Returns the memory of a received packet for reuse.
     pub fn recycle(&self, packet: Packet) {
         self.context.borrow().carrier().recycle(packet);
     }
 
-    /// Takes in messages of collective operations, which may be ahead of this process.
+    /// Handles messages of collective operations, also of ones this process has not started yet.
     #[inline]
     pub fn poll(&mut self) {
         let due = |port: &mut Port| !port.collectives.is_empty();
@@ -206,7 +204,7 @@ impl WindowChannel {
         self.context.borrow().take_tag()
     }
 
-    /// Returns the number of a transfer both of whose ends have matched.
+    /// Frees the number of a transfer. Call after both of its ends have matched.
     pub fn return_tag(&mut self, number: u32) {
         self.context.borrow().return_tag(number);
     }
@@ -218,7 +216,8 @@ impl WindowChannel {
     /// unchanged if it is sent, and else accessed by nobody.
     pub unsafe fn transfer(&mut self, peer: Rank, end: TransferEnd) {
         let TransferEnd { tag, sends, at, len, id } = end;
-        let (process, port) = (self.addresses.of(peer).process, (self.port, id));
+        self.start_pending();
+        let (process, port) = (self.address_of(peer).process, (self.port, id));
         let mut context = self.context.borrow();
         // SAFETY: the caller keeps the memory valid, and unchanged or unused, until the transfer is
         // complete (contract of this function).
@@ -232,7 +231,9 @@ impl WindowChannel {
 
     /// The next completed transfer and its bytes; `usize::MAX` if it failed or was too long.
     pub fn next_transfer(&mut self) -> Option<(TransferId, usize)> {
-        self.context.borrow().port(self.port)?.transfers.pop_front()
+        let next = self.context.borrow().port(self.port)?.transfers.pop_front()?;
+        self.end_pending();
+        Some(next)
     }
 
     /// Cancels all receives of transfers, which releases their memory. Cancelled receives complete
@@ -249,16 +250,12 @@ impl WindowChannel {
     /// The highest proposal, once all processes have proposed.
     pub fn decision(&mut self) -> Option<Proposal> {
         let decided = self.decided_value()?;
-        Some(
-            [Proposal::Ready, Proposal::Busy]
-                .into_iter()
-                .find(|proposal| *proposal as u32 == decided)
-                .unwrap_or(Proposal::Objection),
-        )
+        let is = |proposal: &Proposal| *proposal as u32 == decided;
+        Some([Proposal::Ready, Proposal::Busy].into_iter().find(is).unwrap_or(Proposal::Objection))
     }
 
-    /// Starts a nonblocking allgather of one number per process. It is collective like an
-    /// agreement, and all processes start both in the same order.
+    /// Starts a nonblocking allgather of one number per process. All processes start allgathers and
+    /// agreements in the same order.
     pub fn start_allgather(&mut self, number: u32) {
         self.collectives.gather(number);
         self.start_collective();
@@ -267,23 +264,24 @@ impl WindowChannel {
     /// The numbers in rank order, once all are known.
     pub fn finish_allgather(&mut self) -> Option<Vec<u32>> {
         self.advance_collectives();
-        let gathered = self.collectives.gathered()?;
-        self.end_collective();
+        let gathered = self.collectives.gathered.take()?;
+        self.end_pending();
         Some(gathered)
     }
 
-    /// Whether all that this process has sent is complete.
+    /// Whether all packets of this process have left.
     pub fn is_quiet(&mut self) -> bool {
         !self.context.borrow().carrier().is_sending(self.port)
     }
 
-    /// Whether nothing has arrived that this process has not handled.
+    /// Whether all that has arrived was handled.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.context.borrow().port(self.port).is_none_or(|port| port.is_empty())
     }
 
-    /// Says whether messages are due, so that their carrier is polled at every look: true at first.
+    /// Sets whether the owner waits for messages, so that the carrier is polled at every look.
+    /// Initially true.
     pub fn expect(&mut self, expects: bool) {
         if self.expects != expects {
             self.expects = expects;
@@ -291,7 +289,7 @@ impl WindowChannel {
         }
     }
 
-    /// Has the owner's `cookie` reported when something arrives for the window.
+    /// Has the context report the owner's `cookie` when something arrives for the window.
     pub fn set_cookie(&mut self, cookie: u64) {
         self.context.borrow().set_cookie(self.port, cookie);
     }

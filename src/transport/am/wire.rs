@@ -1,12 +1,11 @@
 //! The format of packets: a writer, and a reader that validates its input.
 //!
 //! A packet is an envelope, a header and records, which take effect in order. Integers are in
-//! native byte order, which all processes of a job share. The reader has checked every length
-//! against the packet, and every code. The caller checks that places lie in the window
-//! ([`Place::bounds`]).
+//! native byte order, which all processes of a job share. The reader checks every code, and every
+//! length against the packet. The caller checks that places lie in the window ([`Place::bounds`]).
 //!
-//! Envelope and header are small: hosts send the shortest messages faster, and a short put with the
-//! signal behind it should be one of those.
+//! Envelope and header are small because hosts send very short messages faster. A short put with
+//! the signal behind it should fit into one of those.
 //!
 //! ```text
 //! packet:  window u64 | source u32 | magic u16 | content u8 | flags u8 |
@@ -15,6 +14,7 @@
 //!          payload, padded to 8 bytes
 //! ```
 
+use super::channel::{MAX_TAGS, TransferKind, TransferTag};
 use crate::engine::{Atomic, Element, LockWord, Rank, Reduction, Word};
 pub use crate::transport::PACKET;
 
@@ -24,14 +24,14 @@ pub const ENVELOPE: usize = 16;
 pub const HEADER: usize = ENVELOPE + 8;
 /// Bytes of a record's header.
 const RECORD_HEADER: usize = 16;
-/// Maximum bytes of an operation's record besides its payload.
+/// Maximum bytes of an operation's record without its payload.
 pub(super) const RECORD_OVERHEAD: usize = RECORD_HEADER + 3 * 8 + 7;
 /// Maximum bytes of payload of one record.
 pub const PAYLOAD: usize = (PACKET - HEADER - RECORD_OVERHEAD) & !63;
 /// Maximum bytes of a rendezvous transfer: the host's counts are ints.
 pub const MAX_TRANSFER: u64 = 1 << 30;
 
-/// What a packet holds behind its envelope.
+/// What follows the envelope of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Content {
@@ -50,15 +50,15 @@ const ACK_WANTED: u8 = 1;
 /// Flag: the packet costs a credit.
 const COUNTED: u8 = 2;
 
-/// The last bytes of an envelope.
+/// The last four bytes of an envelope.
 fn mark(content: Content, flags: u8) -> [u8; 4] {
     let [low, high] = MAGIC.to_ne_bytes();
     [low, high, content as u8, flags]
 }
 
-/// What is wrong with a message.
+/// Why a message is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the texts of the errors say what they mean")]
+#[allow(missing_docs, reason = "the error texts are the documentation")]
 pub enum Malformed {
     #[error("it is not a packet of this version of the library")]
     NotAPacket,
@@ -76,17 +76,17 @@ pub enum Malformed {
     UnknownWord,
     #[error("invalid notification counter")]
     UnknownCounter,
-    /// A tag is negative as an `int`.
+    /// The tag of a notification is negative as an `int`.
     #[error("invalid tag")]
     UnknownTag,
     #[error("unexpected reply: no matching request is outstanding")]
     UnexpectedReply,
     #[error("it acknowledges packets or operations that were not sent")]
     NotSent,
-    /// Credits, transfers or bytes of replies.
+    /// The peer exceeds its credits, transfers or bytes of replies.
     #[error("the peer exceeds the limits of flow control")]
     TooMuch,
-    #[error("it reports the loss of a rank that does not exist")]
+    #[error("it names an invalid rank")]
     UnknownProcess,
     #[error("it announces a transfer with an invalid tag")]
     InvalidTransferTag,
@@ -122,7 +122,7 @@ impl Place {
         self.len.saturating_mul(u64::from(self.count))
     }
 
-    /// Displacements of the first byte and of the end; `None` if they overflow or are negative.
+    /// Displacements of the first byte and past the last; `None` if they overflow or are negative.
     #[must_use]
     pub fn bounds(&self) -> Option<(u64, u64)> {
         let span = self.stride.checked_mul(i64::from(self.count.max(1)) - 1)?;
@@ -132,7 +132,7 @@ impl Place {
     }
 }
 
-/// The elements of an accumulate and what is done to them.
+/// The elements of an accumulate and their reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElementOp {
     /// Datatype of the elements.
@@ -148,26 +148,24 @@ pub struct ElementOp {
 pub enum Record<'a> {
     /// Stores the payload.
     Put(Place, &'a [u8]),
-    /// Announces the put transfer with this tag, whose data are stored.
-    PutRendezvous(Place, u32),
     /// Requests bytes in a reply.
     Get(Place, u32),
-    /// Requests bytes in the get transfer with this tag.
-    GetRendezvous(Place, u32),
+    /// Announces a rendezvous transfer, which carries the data of a put or get.
+    Rendezvous(Place, TransferTag),
     /// Reduces the payload into the window.
     Accumulate(Place, ElementOp, &'a [u8]),
-    /// Like `Accumulate`, and requests the old bytes in a reply. No payload for a no_op.
+    /// Like `Accumulate`, and requests the old bytes in a reply. A no_op has no payload.
     Fetch(Place, ElementOp, u32, &'a [u8]),
     /// Compares and swaps one element. The payload is the new value, then the compare value.
     Swap(Place, u32, &'a [u8]),
     /// The reply to the request with this id.
     Reply(u32, &'a [u8]),
-    /// Raises a counter of the receiver once the sender's operations before it are done. It is an
-    /// operation itself.
+    /// Raises a counter of the receiver after the sender's earlier operations. It is an operation
+    /// itself.
     Notify(u32),
-    /// Like `Notify`, a notification with a tag.
+    /// Like `Notify`, but delivers a notification with this tag.
     NotifyTagged(u32),
-    /// Raises one of the sender's signal words once its operations before it are done.
+    /// Raises one of the sender's signal words after the sender's earlier operations.
     Signal(Word, u64),
     /// Accesses a lock word of the receiver. The id is the requester's ticket.
     Access(LockWord, Atomic, u32),
@@ -175,21 +173,21 @@ pub enum Record<'a> {
     Answer(u32, u64),
     /// The last record of the sender.
     Close,
-    /// The sender has refused a message of the receiver and ignores it from now on.
+    /// The sender has refused a message of the receiver and ignores the receiver from now on.
     Refusal,
-    /// The sender has lost its connection to this rank, so its window has failed. It ignores the
-    /// receiver from now on.
+    /// The sender has lost its connection to this rank, so the window has failed. The sender
+    /// ignores the receiver from now on.
     Lost(Rank),
-    /// An operation of the receiver was not done: its memory is not attached to the window.
+    /// The sender has skipped an operation of the receiver on memory that is not attached.
     Unattached(Unattached),
 }
 
-/// An operation that was not done.
+/// An operation that its target has skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unattached {
     /// Address of its first byte.
     pub disp: u64,
-    /// Bytes from there to the end of its memory.
+    /// Bytes from there to its last byte.
     pub len: u64,
     /// The operation.
     pub which: OpRef,
@@ -211,9 +209,8 @@ impl Record<'_> {
     pub fn place(&self) -> Option<Place> {
         match *self {
             Record::Put(place, _)
-            | Record::PutRendezvous(place, _)
             | Record::Get(place, _)
-            | Record::GetRendezvous(place, _)
+            | Record::Rendezvous(place, _)
             | Record::Accumulate(place, ..)
             | Record::Fetch(place, ..)
             | Record::Swap(place, ..) => Some(place),
@@ -241,13 +238,13 @@ pub struct Header {
     pub ack_wanted: bool,
     /// The packet costs a credit.
     pub counted: bool,
-    /// Packets of the receiver that cost a credit and that the sender has received: the low half
-    /// of their number.
+    /// Number of the receiver's packets with a credit that the sender has received (low half).
     pub taken: u32,
-    /// The number up to which the receiver's operations are done at the sender: its low half.
+    /// Number up to which the sender has done the receiver's operations (low half).
     pub done: u32,
 }
 
+/// Kinds of records. Those of operations, which have a place, are the first: up to `SWAP`.
 mod kind {
     pub(super) const PUT: u8 = 1;
     pub(super) const PUT_RENDEZVOUS: u8 = 2;
@@ -271,7 +268,7 @@ mod kind {
 /// A packet being written, or a received one.
 #[derive(Debug, Default)]
 pub struct Packet {
-    /// Its bytes; never more than [`PACKET`].
+    /// At most [`PACKET`] bytes.
     pub bytes: Vec<u8>,
 }
 
@@ -284,7 +281,7 @@ impl Packet {
         packet
     }
 
-    /// An empty packet for another content than records, which is appended to its bytes.
+    /// The packet with an envelope only, for content other than records. The caller appends that.
     #[must_use]
     pub fn holding(mut self, content: Content) -> Self {
         self.bytes.clear();
@@ -293,13 +290,13 @@ impl Packet {
         self
     }
 
-    /// Addresses it to the receiver's window of this number. `source` is the sender's rank there.
+    /// Writes the number of the receiver's port, and the sender's rank in the window.
     pub fn address(&mut self, window: u64, source: Rank) {
         self.bytes[..8].copy_from_slice(&window.to_ne_bytes());
         self.bytes[8..12].copy_from_slice(&source.to_ne_bytes());
     }
 
-    /// The receiver's number of the window, and the sender's rank there; `None` if it is too short.
+    /// The number of the receiver's port, and the sender's rank; `None` if the packet is too short.
     #[must_use]
     pub fn addressee(&self) -> Option<(u64, Rank)> {
         let window = u64::from_ne_bytes(*self.bytes.first_chunk()?);
@@ -307,7 +304,7 @@ impl Packet {
         Some((window, source))
     }
 
-    /// What it holds; `None` if it is not a packet of this version of the library.
+    /// Its content; `None` if it is not a packet of this version of the library.
     #[must_use]
     pub fn content(&self) -> Option<Content> {
         let marked = self.bytes.get(12..ENVELOPE - 1)?;
@@ -329,14 +326,14 @@ impl Packet {
         self.bytes.len() == HEADER
     }
 
-    /// Bytes of payload that fit into one more record; `None` if no record fits.
+    /// Bytes of payload for which one more record has room; `None` if no record fits.
     #[must_use]
     #[inline]
     pub fn room(&self) -> Option<usize> {
         (PACKET - self.bytes.len()).checked_sub(RECORD_OVERHEAD)
     }
 
-    /// Writes the header, when the records are complete.
+    /// Writes the header. Call after the last record.
     pub fn seal(&mut self, header: Header) {
         let flags = if header.ack_wanted { ACK_WANTED } else { 0 }
             | if header.counted { COUNTED } else { 0 };
@@ -369,7 +366,7 @@ impl Packet {
         }
     }
 
-    /// Appends an operation. Returns its payload of `payload` zero bytes, to be filled.
+    /// Appends an operation. Returns its payload of `payload` zero bytes for the caller to fill.
     #[inline]
     fn operation(&mut self, codes: [u8; 4], id: u32, place: Place, payload: usize) -> &mut [u8] {
         debug_assert!(self.room().is_some_and(|room| payload <= room));
@@ -423,19 +420,18 @@ impl Packet {
     /// Appends a record without payload.
     ///
     /// # Panics
-    /// If the record has a payload. The other methods append those.
+    /// If the record has a payload: another method of this type appends it.
     #[inline]
     pub fn push(&mut self, record: &Record<'_>) {
         let mut plain = |kind, code, id| self.head([kind, code, 0, 0], id, 0, 0);
         match *record {
-            Record::PutRendezvous(place, tag) => {
-                self.operation([kind::PUT_RENDEZVOUS, 0, 0, 0], tag, place, 0);
-            }
-            Record::Get(place, id) => {
-                self.operation([kind::GET, 0, 0, 0], id, place, 0);
-            }
-            Record::GetRendezvous(place, tag) => {
-                self.operation([kind::GET_RENDEZVOUS, 0, 0, 0], tag, place, 0);
+            Record::Get(place, id) => _ = self.operation([kind::GET, 0, 0, 0], id, place, 0),
+            Record::Rendezvous(place, tag) => {
+                let kind = match tag.kind {
+                    TransferKind::Put => kind::PUT_RENDEZVOUS,
+                    TransferKind::Get => kind::GET_RENDEZVOUS,
+                };
+                self.operation([kind, 0, 0, 0], tag.number, place, 0);
             }
             Record::Notify(index) => plain(kind::NOTIFY, 0, index),
             Record::NotifyTagged(tag) => plain(kind::NOTIFY_TAGGED, 0, tag),
@@ -482,7 +478,7 @@ impl Packet {
     }
 }
 
-/// Lock words without parameters, by code.
+/// Lock words without parameters. The index is the code.
 const PLAIN_WORDS: [LockWord; 8] = [
     LockWord::Holders,
     LockWord::Intent,
@@ -513,7 +509,7 @@ fn decode_word(code: u8, parity: u8, target: Rank) -> Option<LockWord> {
     }
 }
 
-/// Reads the records of a packet.
+/// Reads and validates the records of a packet.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -523,7 +519,7 @@ impl<'a> Reader<'a> {
     /// The header of a packet, and a reader of its records.
     ///
     /// # Errors
-    /// The bytes do not start with a valid header.
+    /// The bytes do not begin with a valid envelope and header, or are too many.
     pub fn new(bytes: &'a [u8]) -> Result<(Header, Self), Malformed> {
         let mut reader = Reader { rest: bytes };
         let is_sized = (HEADER..=PACKET).contains(&bytes.len());
@@ -574,7 +570,7 @@ impl<'a> Reader<'a> {
     /// The next record.
     ///
     /// # Errors
-    /// The record is malformed. The rest of the packet cannot be read.
+    /// The record is malformed, which makes the rest of the packet unreadable.
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<Record<'a>>, Malformed> {
         if self.rest.is_empty() {
@@ -584,13 +580,7 @@ impl<'a> Reader<'a> {
         let (id, payload, runs) = (self.u32()?, self.u32()? as usize, self.u32()?);
         let [kind, ..] = codes;
         let record = match kind {
-            kind::PUT
-            | kind::GET
-            | kind::ACCUMULATE
-            | kind::FETCH
-            | kind::SWAP
-            | kind::PUT_RENDEZVOUS
-            | kind::GET_RENDEZVOUS => {
+            kind::PUT..=kind::SWAP => {
                 operation(codes, id, self.place(runs)?, self.payload(payload)?)?
             }
             kind::REPLY => Record::Reply(id, self.payload(payload)?),
@@ -636,7 +626,10 @@ fn signal(code: u8) -> Option<Word> {
     [Word::Grant, Word::Done, Word::Fence].into_iter().find(|word| *word as u8 == code)
 }
 
-/// The operation with these parts, if its lengths agree.
+/// The operation with these parts.
+///
+/// # Errors
+/// Its lengths contradict each other, or the tag of its transfer is invalid.
 #[inline]
 fn operation(codes: [u8; 4], id: u32, place: Place, data: &[u8]) -> Result<Record<'_>, Malformed> {
     let [kind, element, reduction, extent] = codes;
@@ -651,14 +644,13 @@ fn operation(codes: [u8; 4], id: u32, place: Place, data: &[u8]) -> Result<Recor
         kind::SWAP => {
             (place.count == 1 && Some(len) == bytes.checked_mul(2), Record::Swap(place, id, data))
         }
-        kind::PUT_RENDEZVOUS => (
-            len == 0 && place.count == 1 && bytes <= MAX_TRANSFER,
-            Record::PutRendezvous(place, id),
-        ),
-        _ => (
-            len == 0 && place.count == 1 && bytes <= MAX_TRANSFER,
-            Record::GetRendezvous(place, id),
-        ),
+        _ if id >= MAX_TAGS => return Err(Malformed::InvalidTransferTag),
+        _ => {
+            let is_put = kind == kind::PUT_RENDEZVOUS;
+            let kind = if is_put { TransferKind::Put } else { TransferKind::Get };
+            let record = Record::Rendezvous(place, TransferTag { kind, number: id });
+            (len == 0 && place.count == 1 && bytes <= MAX_TRANSFER, record)
+        }
     };
     if agrees { Ok(record) } else { Err(Malformed::Lengths) }
 }

@@ -1,6 +1,6 @@
 //! Codes of predefined datatypes and reductions.
 //!
-//! All processes of a job use the same codes, since origin or target may apply an operation.
+//! All processes of a job use the same codes, since either origin or target applies an operation.
 
 use crate::engine::{Element, Reduction};
 
@@ -37,17 +37,16 @@ pub fn native_extent(element: Element) -> Option<u8> {
     }
 }
 
-/// Whether a native datatype supports this reduction (MPI-4.1 section 6.9.2): no logical or bitwise
-/// reduction on floating point, only bitwise ones on bytes. All support replace and no_op.
+/// Whether a native datatype supports this reduction (MPI-4.1 section 6.9.2). Floating point has no
+/// logical or bitwise reductions, and bytes have only bitwise ones. All support replace and no_op.
 #[must_use]
 pub fn native_has(element: Element, reduction: Reduction) -> bool {
     let floating = matches!(element, native::F32 | native::F64);
+    let byte = element == native::BYTE;
     match reduction {
         reduction::REPLACE | reduction::NO_OP => true,
-        reduction::SUM | reduction::PROD | reduction::MIN | reduction::MAX => {
-            element != native::BYTE
-        }
-        reduction::LAND | reduction::LOR | reduction::LXOR => !floating && element != native::BYTE,
+        reduction::SUM | reduction::PROD | reduction::MIN | reduction::MAX => !byte,
+        reduction::LAND | reduction::LOR | reduction::LXOR => !floating && !byte,
         reduction::BAND | reduction::BOR | reduction::BXOR => !floating,
         _ => false,
     }
@@ -73,9 +72,9 @@ pub mod reduction {
     pub const MAXLOC: Reduction = Reduction(13);
 }
 
-/// Reduces `count` elements of a foreign datatype: `inout = inout (op) input`. The host glue passes
-/// `PMPI_Reduce_local`. Arguments: element, reduction, input, inout, count.
+/// Reduces elements of a foreign datatype: `inout = inout (op) input`. The host glue passes
+/// `PMPI_Reduce_local`. Arguments: element, reduction, input, inout, number of elements.
 ///
 /// # Safety
-/// Both pointers must be valid for `count` elements of the datatype, and must not overlap.
+/// Both pointers must be valid for that many elements, which must not overlap.
 pub type ForeignReduce = unsafe fn(Element, Reduction, *const u8, *mut u8, usize);

@@ -1,13 +1,13 @@
 //! Layout of one item of a datatype: a tree of repeated runs.
 //!
-//! A vector of a million blocks is one [`Step`]. Adjacent runs are joined, runs a constant stride
-//! apart become one step, and what is repeated is stored once. So a layout is about as long as the
-//! constructors that made the datatype.
+//! A vector of a million blocks is one [`Step`]. Adjacent runs are joined, runs at a constant
+//! stride become one step, and a repeated body is stored once. So the size of a layout grows with
+//! the constructors of the datatype, not with its data.
 
 /// One member of a body: `count` pieces, `stride` apart, the first at displacement `at`.
 ///
-/// The pieces of a leaf are runs of `len` bytes. Those of another step are copies of its own body:
-/// the steps from `first` on.
+/// The pieces of a leaf are runs of `len` bytes. The pieces of any other step are copies of its own
+/// body, which is the `body` steps from `first` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     pub(super) at: i64,
@@ -56,9 +56,9 @@ pub struct Layout {
     pub(super) extent: i64,
     pub(super) low: i64,
     pub(super) high: i64,
-    /// Bytes of an element, which are never divided.
+    /// Bytes of an element, which is never divided; 1 if elements differ.
     pub(super) unit: u8,
-    /// Adjacent elements may be joined to one run.
+    /// Whether adjacent elements may be joined to one run.
     pub(super) joins: bool,
 }
 
@@ -120,7 +120,7 @@ impl Layout {
         (self.low, self.high)
     }
 
-    /// Bytes of an element, which is never divided, or 1 if elements differ.
+    /// Bytes of an element, which is never divided; 1 if elements differ.
     #[must_use]
     pub fn unit(&self) -> u8 {
         self.unit
@@ -205,13 +205,18 @@ impl Layout {
     }
 }
 
+/// The least range that contains both.
+pub(super) fn hull(known: Option<(i64, i64)>, (low, high): (i64, i64)) -> (i64, i64) {
+    known.map_or((low, high), |(least, most)| (least.min(low), most.max(high)))
+}
+
 /// Bounds of `count` pieces, not 0, `stride` apart.
 pub(super) fn reach(low: i64, high: i64, count: u64, stride: i64) -> Option<(i64, i64)> {
     let last = i64::try_from(count - 1).ok()?.checked_mul(stride)?;
     Some((low.checked_add(last.min(0))?, high.checked_add(last.max(0))?))
 }
 
-/// A body of at most this many steps is copied into the body around it, if that saves a level.
+/// A body of at most this many steps is copied into the enclosing body, if that saves a level.
 const FEW: usize = 4;
 
 #[derive(Default)]
@@ -229,7 +234,7 @@ struct Builder {
 }
 
 impl Builder {
-    /// Adds `count` copies of a layout. `shared` is where its steps are stored, once they are.
+    /// Adds `count` copies of a layout. `shared` has the index of its steps once they are stored.
     fn add(
         &mut self,
         layout: &Layout,
@@ -243,15 +248,11 @@ impl Builder {
         }
         let upper = layout.lower.checked_add(layout.extent)?;
         let shift = |(low, high): (i64, i64)| Some((low.checked_add(at)?, high.checked_add(at)?));
-        let join = |known: Option<(i64, i64)>, (low, high): (i64, i64)| match known {
-            None => (low, high),
-            Some((least, most)) => (least.min(low), most.max(high)),
-        };
-        self.bounds = Some(join(self.bounds, shift(reach(layout.lower, upper, count, stride)?)?));
+        self.bounds = Some(hull(self.bounds, shift(reach(layout.lower, upper, count, stride)?)?));
         if layout.size == 0 {
             return Some(());
         }
-        self.data = Some(join(self.data, shift(reach(layout.low, layout.high, count, stride)?)?));
+        self.data = Some(hull(self.data, shift(reach(layout.low, layout.high, count, stride)?)?));
         self.size = self
             .size
             .checked_add(layout.size_of(count)?)
@@ -279,13 +280,13 @@ impl Builder {
         Some(())
     }
 
-    /// A step of the layout, displaced by `at`. Stores the bodies that it needs.
+    /// A step of the layout, displaced by `at`. Stores the bodies that the step refers to.
     fn moved(&mut self, step: Step, at: i64, layout: &Layout, shared: &mut Option<u32>) -> Step {
         let base = if step.is_leaf() { 0 } else { self.store(layout, shared) };
         Step { at: step.at + at, first: base + step.first, ..step }
     }
 
-    /// Stores the steps of a layout, unless they are stored; returns the index of the first.
+    /// Stores the steps of a layout if necessary, and returns the index of the first.
     fn store(&mut self, layout: &Layout, shared: &mut Option<u32>) -> u32 {
         *shared.get_or_insert_with(|| {
             let base =
@@ -308,20 +309,13 @@ impl Builder {
             }
             if last.len == step.len {
                 let distance = step.at.wrapping_sub(last.at);
-                let fits = |stride: i64, count: u64| {
-                    i64::try_from(count)
-                        .ok()
-                        .and_then(|count| count.checked_mul(stride))
-                        .is_some_and(|end| end == distance)
+                let stride = match (last.count, step.count) {
+                    (1, 1) => distance,
+                    (1, _) => step.stride,
+                    _ => last.stride,
                 };
-                let stride = if last.count > 1 {
-                    last.stride
-                } else if step.count > 1 {
-                    step.stride
-                } else {
-                    distance
-                };
-                if (step.count == 1 || step.stride == stride) && fits(stride, last.count) {
+                let covered = i64::try_from(last.count).ok().and_then(|n| n.checked_mul(stride));
+                if (step.count == 1 || step.stride == stride) && covered == Some(distance) {
                     (last.stride, last.count) = (stride, last.count + step.count);
                     return;
                 }

@@ -4,11 +4,10 @@
 //! plain bytes. A [`Cursor`] walks through a side piece by piece, and a [`Pair`] through two sides
 //! at once. [`pack`], [`transfer`] and the like move the pieces.
 //!
-//! An operation refers to its [`Shape`] by a number ([`Shaped`]), which the engine carries without
-//! looking behind it. Each transport has its own [`Shapes`]. The issuer of an operation adds the
-//! shape first. From then on the transport owns it, until the operation completes or is dropped
-//! without ever being posted. Layouts are reference-counted: the layout of a datatype that the
-//! application has freed lives as long as an operation needs it.
+//! An operation refers to its [`Shape`] by a number ([`Shaped`]), which is opaque to the engine.
+//! Each transport has its own [`Shapes`]. The issuer of an operation adds the shape first. From
+//! then on the transport owns it, until the operation completes or is dropped without being posted.
+//! Layouts are reference-counted, so an operation can outlive the application's datatype.
 
 pub mod element;
 mod layout;
@@ -17,9 +16,11 @@ mod reduce;
 mod walk;
 
 pub use layout::{Block, Layout, Step};
-pub(crate) use pack::{combine_pieces, copy_pieces, exchange_pieces};
+pub(crate) use pack::{copy_pieces, exchange_pieces};
 pub use pack::{gathered, pack, scatter, transfer, unpack};
-pub(crate) use reduce::{Combine, EXTENT_MAX, compare_swap, compare_swap_in_place, whole};
+pub(crate) use reduce::{
+    Combine, EXTENT_MAX, combine_pieces, compare_swap, compare_swap_in_place, whole,
+};
 pub use walk::{Cursor, Pair, Pieces, Runs, Side};
 
 use std::num::NonZeroU32;
@@ -27,11 +28,11 @@ use std::num::NonZeroU32;
 use crate::engine::{Op, OpKind, Shaped};
 use element::reduction;
 
-/// The sides of one operation. Displacements count from the operation's addresses, and from `disp`
-/// at the target.
+/// The sides of one operation. Displacements count from the operation's addresses, and at the
+/// target from `disp`.
 ///
 /// All sides have the same amount of data, except that the origin of a get_accumulate may have
-/// less. The target's data beyond that are fetched and not changed ([`Shape::part`]).
+/// less. Target data beyond it are fetched but not changed ([`Shape::part`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Origin buffer, if the operation reads one.
@@ -45,7 +46,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The operation without its shape, if that is a put or get of a single run on each side.
+    /// The operation without its shape, if it is a put or get of a single run on each side.
     #[must_use]
     pub fn as_single_run(&self, op: &Op) -> Option<Op> {
         let disp = u64::try_from(self.disp.checked_add(self.target.run()?)?).ok()?;
@@ -59,9 +60,8 @@ impl Shape {
         Some(single)
     }
 
-    /// What an operation of this shape does to the data from offset `at` on: the operation itself,
-    /// or a fetch where the origin has no data left. Also returns how many bytes that covers, at
-    /// most `most`.
+    /// The operation to apply to the data from offset `at` on: `op`, or a plain fetch where the
+    /// origin has no data left. Also returns the number of bytes that this covers, at most `most`.
     #[must_use]
     pub fn part(&self, op: &Op, at: u64, most: u64) -> (Op, u64) {
         let sent = match &self.origin {
@@ -82,7 +82,7 @@ pub struct Shapes {
     free: Vec<u32>,
 }
 
-/// An empty table with more slots than this frees its memory.
+/// An empty [`Shapes`] with more slots than this frees its memory.
 const KEEP: usize = 1024;
 
 impl Shapes {

@@ -1,6 +1,8 @@
 //! Copying between two sides, and between a side and a packed buffer.
 
-use super::reduce::{Aligned, Combine, EXCHANGE_BLOCK};
+use std::ops::Range;
+
+use super::reduce::{Aligned, Combine, EXCHANGE_BLOCK, combine_pieces};
 use super::walk::{Pair, Pieces, Runs, Side};
 use crate::transport::copy;
 
@@ -33,7 +35,7 @@ pub(crate) unsafe fn copy_pieces(from: *const u8, to: *mut u8, pieces: &Pieces) 
     }
 }
 
-/// Copies `count` words, each by one store, so that a reader never sees half of an aligned one.
+/// Copies `count` words, each by one store, so that a reader never sees half of an aligned word.
 ///
 /// # Safety
 /// As [`copy_pieces`].
@@ -53,29 +55,8 @@ unsafe fn each<T: Copy>(
     }
 }
 
-/// Combines pieces of the first side into the second, element by element.
-///
-/// # Safety
-/// As [`copy_pieces`] and [`Combine::apply`]: the pieces are whole elements, and nobody else
-/// accesses those of the second side.
-#[inline]
-pub(crate) unsafe fn combine_pieces(
-    combine: &Combine,
-    input: *const u8,
-    inout: *mut u8,
-    pieces: &Pieces,
-) {
-    let Pieces { at, stride, len, count } = *pieces;
-    let (input, inout) =
-        (input.wrapping_offset(at[0] as isize), inout.wrapping_offset(at[1] as isize));
-    let apart = [stride[0] as isize, stride[1] as isize];
-    // SAFETY: all pieces are valid and whole elements, each a stride after the one before, and
-    // nobody else accesses those of `inout`.
-    unsafe { combine.apply_strided(input, inout, len as usize, count as usize, apart) }
-}
-
-/// Combines pieces of the first side into the second, and replaces them by what the second held:
-/// [`Combine::exchange_apply`].
+/// Combines pieces of the first side into the second, and returns the second's old data in their
+/// place, as [`Combine::exchange_apply`] does.
 ///
 /// # Safety
 /// As [`combine_pieces`], and the first side must be writable.
@@ -102,25 +83,18 @@ pub(crate) unsafe fn exchange_pieces(
     let old = old.0.as_mut_ptr();
     let mut left = count;
     while left > 0 {
-        let part = some.min(left);
-        let kept = len as i64;
-        // SAFETY: the pieces are valid on both sides, and `part` of them fit the block.
+        let (count, packed) = (some.min(left), len as i64);
+        let save = Pieces { at: [at[1], 0], stride: [stride[1], packed], len, count };
+        let reply = Pieces { at: [0, at[0]], stride: [packed, stride[0]], len, count };
+        // SAFETY: the pieces are valid on both sides, and `count` of them fit into the block.
         unsafe {
-            copy_pieces(
-                inout,
-                old,
-                &Pieces { at: [at[1], 0], stride: [stride[1], kept], len, count: part },
-            );
-            combine_pieces(combine, data, inout, &Pieces { at, stride, len, count: part });
-            copy_pieces(
-                old,
-                data,
-                &Pieces { at: [0, at[0]], stride: [kept, stride[0]], len, count: part },
-            );
+            copy_pieces(inout, old, &save);
+            combine_pieces(combine, data, inout, &Pieces { at, stride, len, count });
+            copy_pieces(old, data, &reply);
         }
-        let by = |side: usize| at[side].wrapping_add((part as i64).wrapping_mul(stride[side]));
+        let by = |side: usize| at[side].wrapping_add((count as i64).wrapping_mul(stride[side]));
         at = [by(0), by(1)];
-        left -= part;
+        left -= count;
     }
 }
 
@@ -132,7 +106,7 @@ pub(crate) unsafe fn exchange_pieces(
 pub unsafe fn transfer(from: *const u8, source: &Side, to: *mut u8, sink: &Side) {
     let mut pair = Pair::new(source, sink, 0);
     while let Some(pieces) = pair.next_pieces(u64::MAX) {
-        // SAFETY: the pieces lie within the side and the packed bytes, both of which are valid.
+        // SAFETY: the pieces lie within both sides, whose bytes are valid.
         unsafe { copy_pieces(from, to, &pieces) };
     }
 }
@@ -170,31 +144,25 @@ pub unsafe fn pack(from: *const u8, side: &Side, at: u64, to: *mut u8, len: usiz
 /// # Safety
 /// As [`pack`], with the two buffers exchanged.
 pub unsafe fn unpack(from: *const u8, to: *mut u8, side: &Side, at: u64, len: usize) {
-    packed_pieces(
-        side,
-        at,
-        len,
-        |Pieces { at: [there, here], stride: [far, near], len, count }| {
-            let pieces = Pieces { at: [here, there], stride: [near, far], len, count };
-            // SAFETY: the pieces lie within the side and the packed bytes, both of which are valid.
-            unsafe { copy_pieces(from, to, &pieces) }
-        },
-    );
+    packed_pieces(side, at, len, |pieces| {
+        let Pieces { at: [there, here], stride: [far, near], len, count } = pieces;
+        let pieces = Pieces { at: [here, there], stride: [near, far], len, count };
+        // SAFETY: the pieces lie within the side and the packed bytes, both of which are valid.
+        unsafe { copy_pieces(from, to, &pieces) }
+    });
 }
 
-/// The byte ranges of a side's runs, in a buffer in which the side starts at `base`.
-fn places(side: &Side, base: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+/// Calls `f` with the byte range of each run of a side, in a buffer in which the side starts at
+/// `base`.
+fn each_run(side: &Side, base: usize, mut f: impl FnMut(Range<usize>)) {
     let mut cursor = side.walk(0);
-    let mut rest: Option<Runs> = None;
-    std::iter::from_fn(move || {
-        let mut runs = rest.take().or_else(|| cursor.next_runs(u64::MAX))?;
-        let start = usize::try_from(base as i64 + runs.at).expect("the side lies in the memory");
-        let place = start..start + runs.len as usize;
-        runs.count -= 1;
-        runs.at = runs.at.wrapping_add(runs.stride);
-        rest = (runs.count > 0).then_some(runs);
-        Some(place)
-    })
+    while let Some(Runs { at, stride, len, count }) = cursor.next_runs(u64::MAX) {
+        for run in 0..count as i64 {
+            let start = base as i64 + at + run * stride;
+            let start = usize::try_from(start).expect("the side lies in the memory");
+            f(start..start + len as usize);
+        }
+    }
 }
 
 /// Packs all data of a side that starts at `base` of a buffer.
@@ -204,19 +172,19 @@ fn places(side: &Side, base: usize) -> impl Iterator<Item = std::ops::Range<usiz
 #[must_use]
 pub fn gathered(memory: &[u8], base: usize, side: &Side) -> Vec<u8> {
     let mut packed = Vec::with_capacity(side.size() as usize);
-    places(side, base).for_each(|place| packed.extend_from_slice(&memory[place]));
+    each_run(side, base, |run| packed.extend_from_slice(&memory[run]));
     packed
 }
 
 /// Unpacks data into a buffer in which the side starts at `base`.
 ///
 /// # Panics
-/// If the side does not lie in the buffer, or there are less data.
+/// If the side does not lie in the buffer, or has more data than `packed`.
 pub fn scatter(packed: &[u8], memory: &mut [u8], base: usize, side: &Side) {
-    let mut at = 0;
-    for place in places(side, base) {
-        let len = place.len();
-        memory[place].copy_from_slice(&packed[at..at + len]);
-        at += len;
-    }
+    let mut rest = packed;
+    each_run(side, base, |run| {
+        let (data, behind) = rest.split_at(run.len());
+        memory[run].copy_from_slice(data);
+        rest = behind;
+    });
 }

@@ -1,9 +1,10 @@
-//! Reductions of elements in memory. Plain loops over possibly unaligned elements, which the
+//! Reductions of elements in memory: plain loops over possibly unaligned elements, which the
 //! compiler vectorizes. Reducing one element costs two jumps and the operation.
 
 use crate::engine::{Element, Reduction};
 
 use super::element::{FIRST_FOREIGN, ForeignReduce, native, reduction};
+use super::walk::Pieces;
 use crate::transport::copy;
 
 /// What an accumulate does to each element.
@@ -40,42 +41,9 @@ impl Combine {
             }
             #[cfg(target_arch = "x86_64")]
             if len >= WIDE && std::arch::is_x86_feature_detected!("avx2") {
-                return combine_wide(self.element, self.reduction, input, inout, len);
+                return combine_wide(*self, input, inout, len);
             }
-            combine(self.element, self.reduction, input, inout, Span::one(len));
-        }
-    }
-
-    /// [`apply`](Self::apply) to `count` pieces of `len` bytes, `apart` bytes apart on each side.
-    ///
-    /// # Safety
-    /// As [`apply`](Self::apply), for each piece.
-    #[inline]
-    pub(crate) unsafe fn apply_strided(
-        &self,
-        mut input: *const u8,
-        mut inout: *mut u8,
-        len: usize,
-        count: usize,
-        apart: [isize; 2],
-    ) {
-        let native = self.element.0 < FIRST_FOREIGN
-            && !matches!(self.reduction, reduction::REPLACE | reduction::NO_OP);
-        // SAFETY: all pieces are valid for `apply`, each `apart` bytes after the one before.
-        unsafe {
-            if native && len < WIDE {
-                return combine(
-                    self.element,
-                    self.reduction,
-                    input,
-                    inout,
-                    Span { len, count, apart },
-                );
-            }
-            for _ in 0..count {
-                self.apply(input, inout, len);
-                (input, inout) = (input.wrapping_offset(apart[0]), inout.wrapping_offset(apart[1]));
-            }
+            combine_native(*self, input, inout, Span::one(len));
         }
     }
 
@@ -129,7 +97,39 @@ impl Combine {
     }
 }
 
-/// The largest multiple of `extent` up to `bytes`, but at least one element.
+/// Combines pieces of the first side into the second, element by element.
+///
+/// # Safety
+/// As [`copy_pieces`](super::copy_pieces) and [`Combine::apply`]: the pieces are whole elements,
+/// and nobody else accesses those of the second side.
+#[inline]
+pub(crate) unsafe fn combine_pieces(
+    combine: &Combine,
+    input: *const u8,
+    inout: *mut u8,
+    pieces: &Pieces,
+) {
+    let Pieces { at, stride, len, count } = *pieces;
+    let (mut input, mut inout) =
+        (input.wrapping_offset(at[0] as isize), inout.wrapping_offset(at[1] as isize));
+    let (len, count) = (len as usize, count as usize);
+    let apart = [stride[0] as isize, stride[1] as isize];
+    let is_native = combine.element.0 < FIRST_FOREIGN
+        && !matches!(combine.reduction, reduction::REPLACE | reduction::NO_OP);
+    // SAFETY: all pieces are valid and whole elements, each a stride after the one before, and
+    // nobody else accesses those of `inout`.
+    unsafe {
+        if is_native && len < WIDE {
+            return combine_native(*combine, input, inout, Span { len, count, apart });
+        }
+        for _ in 0..count {
+            combine.apply(input, inout, len);
+            (input, inout) = (input.wrapping_offset(apart[0]), inout.wrapping_offset(apart[1]));
+        }
+    }
+}
+
+/// The largest multiple of `extent` up to `bytes`, which must hold at least one element.
 #[inline]
 pub(crate) fn whole(bytes: usize, extent: u8) -> usize {
     let extent = usize::from(extent.max(1));
@@ -137,7 +137,7 @@ pub(crate) fn whole(bytes: usize, extent: u8) -> usize {
     if extent.is_power_of_two() { bytes & !(extent - 1) } else { (bytes / extent).max(1) * extent }
 }
 
-/// Bytes fetched and combined at a time, so that the second read comes from the first-level cache.
+/// Bytes fetched and combined at a time, so that the second read hits the first-level cache.
 const FETCH_BLOCK: usize = 8 * 1024;
 
 /// Bytes exchanged at a time, on the stack.
@@ -147,24 +147,18 @@ pub(crate) const EXCHANGE_BLOCK: usize = 1024;
 #[repr(align(64))]
 pub(crate) struct Aligned<T>(pub(crate) T);
 
-/// Length from which wider registers than the baseline's pay.
+/// Length in bytes from which registers wider than the baseline's are faster.
 const WIDE: usize = 256;
 
-/// [`combine`], compiled for 32-byte registers.
+/// [`combine_native`], compiled for 32-byte registers.
 ///
 /// # Safety
-/// As [`combine`].
+/// As [`combine_native`].
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn combine_wide(
-    element: Element,
-    reduction: Reduction,
-    input: *const u8,
-    inout: *mut u8,
-    len: usize,
-) {
+unsafe fn combine_wide(what: Combine, input: *const u8, inout: *mut u8, len: usize) {
     // SAFETY: both pointers are valid for `len` bytes, without overlap.
-    unsafe { combine(element, reduction, input, inout, Span::one(len)) }
+    unsafe { combine_native(what, input, inout, Span::one(len)) }
 }
 
 /// `count` pieces of `len` bytes, `apart` bytes from each other on each side.
@@ -188,13 +182,8 @@ impl Span {
 /// # Safety
 /// As [`each`].
 #[inline(always)]
-unsafe fn combine(
-    element: Element,
-    reduction: Reduction,
-    input: *const u8,
-    inout: *mut u8,
-    span: Span,
-) {
+unsafe fn combine_native(what: Combine, input: *const u8, inout: *mut u8, span: Span) {
+    let Combine { element, reduction, .. } = what;
     macro_rules! each {
         ($t:ty, $f:expr) => {
             // SAFETY: all pieces are valid, without overlap between the sides.
@@ -271,8 +260,8 @@ unsafe fn each<T: Copy>(input: *const u8, inout: *mut u8, span: Span, f: impl Fn
     }
 }
 
-/// Compare and swap of one element of `len` bytes: `result = target`, then `target = origin` if it
-/// was equal to `compare`, byte by byte.
+/// Compare and swap of one element of `len` bytes: `result = target`, then `target = origin` if all
+/// bytes were equal to those of `compare`.
 ///
 /// # Safety
 /// All pointers must be valid for `len` bytes. `result` overlaps none of the others, and nobody
@@ -308,7 +297,7 @@ unsafe fn same(a: *const u8, b: *const u8, len: usize) -> bool {
     }
 }
 
-/// [`compare_swap`] with `origin` followed by `compare` in `data`, which the result overwrites.
+/// [`compare_swap`] with `origin` followed by `compare` in `data`. The result overwrites `origin`.
 ///
 /// # Safety
 /// `data` must be valid for `2 * len` bytes, `target` for `len`, without overlap. `len` is at most

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::layout::{Layout, Step, merged, reach};
+use super::layout::{Layout, Step, hull, merged, reach};
 
 /// One side of an operation: items of a layout, or plain bytes.
 ///
-/// A side may end within an item, since less may be moved than a buffer has room for.
+/// A side may end within an item: an operation may move less than the buffer has room for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
     layout: Option<Arc<Layout>>,
@@ -63,24 +63,22 @@ impl Side {
         }
     }
 
-    /// `None` if they exceed 64 bits, in which case no process has memory for the data.
+    /// `None` if they exceed 64 bits: no process has memory for such data.
     fn bounds_of_items(&self, layout: &Layout) -> Option<(i64, i64)> {
         if self.size == layout.size() * self.count {
             return layout.bounds_of(self.count);
         }
         let whole = self.size / layout.size();
         let mut bounds = if whole > 0 { Some(layout.bounds_of(whole)?) } else { None };
-        // The last item, run by run, since only a part of it belongs to the side.
+        // Only part of the last item belongs to the side, so add that run by run.
         let mut walk = self.walk(whole * layout.size());
         while let Some(runs) = walk.next_runs(u64::MAX) {
-            let (low, high) = runs.bounds()?;
-            bounds =
-                Some(bounds.map_or((low, high), |(least, most)| (low.min(least), high.max(most))));
+            bounds = Some(hull(bounds, runs.bounds()?));
         }
         bounds
     }
 
-    /// Displacement of the data, if they are one run.
+    /// Displacement of the data, if they are a single run.
     #[must_use]
     pub fn run(&self) -> Option<i64> {
         let top = self.top();
@@ -125,7 +123,7 @@ impl Side {
     }
 }
 
-/// Index of the step that stands for the whole side.
+/// Index that stands for the whole side as one step.
 const TOP: u32 = u32::MAX;
 
 /// A step on the path to the current leaf.
@@ -140,7 +138,7 @@ struct Frame {
     member: u32,
 }
 
-/// A walk through the data of a [`Side`]. It is in one of the `count` remaining runs of a leaf.
+/// A walk through the data of a [`Side`], at present through the `count` last runs of a leaf.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     steps: &'a [Step],
@@ -148,8 +146,9 @@ pub struct Cursor<'a> {
     frames: SmallVec<[Frame; 4]>,
     /// Bytes of data left.
     left: u64,
+    /// Bytes of each run.
     run: u64,
-    /// Bytes left in this run.
+    /// Bytes left in the current run.
     rest: u64,
     count: u64,
     stride: i64,
@@ -158,12 +157,6 @@ pub struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// Bytes of data left.
-    #[must_use]
-    pub fn left(&self) -> u64 {
-        self.left
-    }
-
     #[inline]
     fn step(&self, step: u32) -> Step {
         if step == TOP { self.top } else { self.steps[step as usize] }
@@ -221,7 +214,7 @@ impl Cursor<'_> {
         self.left -= len * count;
         if len == self.rest {
             self.count -= count;
-            // From the start of this run, wherever the walk is in it.
+            // The strides count from the start of the current run.
             let back = (self.run - self.rest) as i64;
             self.at =
                 self.at.wrapping_add((count as i64).wrapping_mul(self.stride)).wrapping_sub(back);
@@ -262,11 +255,11 @@ impl Cursor<'_> {
 pub struct Runs {
     /// Displacement of the first.
     pub at: i64,
-    /// From one to the next.
+    /// Bytes from the start of one run to that of the next.
     pub stride: i64,
-    /// Bytes of one.
+    /// Bytes of one run.
     pub len: u64,
-    /// How many.
+    /// Number of runs.
     pub count: u64,
 }
 
@@ -291,7 +284,7 @@ fn limited(len: u64, count: u64, limit: u64) -> (u64, u64) {
     }
 }
 
-/// A walk through two sides, which ends with the shorter one.
+/// A walk through two sides. It ends with the shorter one.
 #[derive(Clone, Debug)]
 pub struct Pair<'a> {
     one: Cursor<'a>,
@@ -301,13 +294,13 @@ pub struct Pair<'a> {
 /// `count` pieces of `len` bytes each, on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pieces {
-    /// Displacement of the first, on one side and on the other.
+    /// Displacement of the first piece on either side.
     pub at: [i64; 2],
-    /// From one piece to the next.
+    /// Bytes from the start of one piece to that of the next, on either side.
     pub stride: [i64; 2],
-    /// Bytes of one.
+    /// Bytes of one piece.
     pub len: u64,
-    /// How many.
+    /// Number of pieces.
     pub count: u64,
 }
 

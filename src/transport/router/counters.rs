@@ -1,8 +1,9 @@
 //! Notification counters of a window with peers on other nodes.
 //!
-//! The counters lie in the segment of their process's node. Node-mates raise them directly; for all
-//! others their process does, when it receives the notification. Both add to the same words [LK-7].
-//! This module keeps the number of counters of every process, to refuse invalid calls early.
+//! A process's counters lie in the segment of its node. Node-mates raise them directly. For other
+//! peers the process raises them itself, when it receives the notification. Both add to the same
+//! words [LK-7]. This module keeps the number of counters of every process, so that a call with an
+//! invalid counter fails early.
 
 use super::Router;
 use crate::engine::Rank;
@@ -30,19 +31,21 @@ impl Router {
 
     /// Collective. Changes the number of counters, in steps with an agreement after each; see
     /// [`ShmWindow::make_counters`](crate::transport::shm::ShmWindow::make_counters).
+    ///
+    /// # Errors
+    /// This process cannot take the step.
     pub fn make_counters(&mut self, step: CounterStep, number: u32) -> Result<(), String> {
         match step {
             CounterStep::Want => {}
-            // Collective: after the first agreement all processes take this step, or none.
+            // Either all processes take this step after the first agreement, or none does.
             CounterStep::Create => {
                 self.packets.host.start_allgather(number);
                 self.counters.gathering = true;
             }
             CounterStep::Map => {
                 let gathered = self.counters.gathered.take();
-                let numbers = gathered.ok_or("no allgather was started")?;
-                let previous = self.counters.numbers.replace(RankTable::new(numbers));
-                self.counters.previous = Some(previous);
+                let numbers = RankTable::new(gathered.ok_or("no allgather was started")?);
+                self.counters.previous = Some(self.counters.numbers.replace(numbers));
             }
         }
         self.shm.make_counters(step, number).map_err(|error| error.to_string())
@@ -57,7 +60,7 @@ impl Router {
         self.shm.counters_made(agreed);
     }
 
-    /// Whether no allgather is pending. No agreement is decided before.
+    /// Whether no allgather of the numbers is pending. Until then, an agreement has no decision.
     pub(super) fn has_gathered(&mut self) -> bool {
         if self.counters.gathering
             && let Some(numbers) = self.packets.host.finish_allgather()

@@ -1,4 +1,4 @@
-//! What an RDMA endpoint reports, where the window has one.
+//! Handles the reports of the window's RDMA endpoint, if it has one.
 
 use super::Router;
 use crate::engine::{Rank, Stage, Ticket};
@@ -6,8 +6,8 @@ use crate::transport::am::wire::Malformed;
 use crate::transport::rdma::Endpoint;
 
 impl Router {
-    /// What an operation that active messages, or RDMA, report has reached as a whole; `None` if
-    /// that is the first of its two parts.
+    /// The stage of a whole operation, after active messages or RDMA have reported a stage of a
+    /// part. `None` while the other part is in flight.
     #[inline]
     pub(super) fn whole(
         &mut self,
@@ -19,7 +19,7 @@ impl Router {
         }
         match self.in_two_parts.remove(&ticket) {
             None => Some((ticket, stage)),
-            // The result is in place.
+            // The result is in place; the notification is in flight.
             Some(true) if by_rdma => Some((ticket, Stage::Local)),
             Some(_) => None,
         }
@@ -33,7 +33,7 @@ impl Router {
         })
     }
 
-    /// Polls the completion queue a few times, until it has an entry. Returns at once without RDMA.
+    /// Polls the completion queue a few times, until it has an entry. Does nothing without RDMA.
     #[inline]
     pub fn spin_briefly(&self) {
         const POLLS: u32 = 8;
@@ -42,8 +42,8 @@ impl Router {
         }
     }
 
-    /// Polls the completion queue only, and raises the counters of RDMA notifications. False if
-    /// there was a completion, or if only a full poll can find anything (no RDMA).
+    /// Polls only the completion queue, and raises the counters of RDMA notifications. False if a
+    /// full poll may find more: there was a completion, or the window has no RDMA.
     #[inline]
     pub fn poll_notifications(&mut self) -> bool {
         let Some(endpoint) = &mut self.packets.endpoint else { return false };
@@ -54,8 +54,8 @@ impl Router {
         false
     }
 
-    /// Handles notifications and lost peers of the endpoint, and posts notifications that it can
-    /// take now. True if any.
+    /// Posts owed notifications, and handles the endpoint's notifications and lost peers. True if
+    /// it reported any.
     pub(super) fn take_rdma_events(&mut self) -> bool {
         if self.packets.endpoint.is_none() {
             return false;
@@ -75,7 +75,7 @@ impl Router {
         moved
     }
 
-    /// Raises the counters of this process that peers have notified by RDMA. True if any.
+    /// Raises the counters that peers have notified by RDMA. True if there was any.
     fn take_rdma_notifications(&mut self) -> bool {
         let mut moved = false;
         while let Some((peer, counter)) =
@@ -91,8 +91,8 @@ impl Router {
         moved
     }
 
-    /// Probes the peers' connections in a long wait. Returns their state for the log; empty without
-    /// RDMA or in a failed window.
+    /// Probes the connections to all peers during a long wait. Returns their state for the log;
+    /// empty without RDMA and in a failed window.
     #[cold]
     pub fn probe(&mut self) -> String {
         let Some(endpoint) = self.packets.endpoint.as_mut().filter(|_| !self.broken) else {

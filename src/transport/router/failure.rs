@@ -1,5 +1,6 @@
-//! Windows that fail: a message was refused, or a peer was lost. Waits for this peer may never end,
-//! and neither may waits for processes that wait for it, so the window fails for all its processes.
+//! Failed windows. A window fails when a message of a peer is refused, or a peer is lost. Waits for
+//! this peer may then never end, and neither may waits for processes that wait for it. So the
+//! window fails for all its processes.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use crate::transport::am::wire::Malformed;
 use crate::transport::am::{Failure, OutOfReach};
 use crate::transport::peers::PeerId;
 
-/// How long a failed window waits for its RDMA operations before it fails their connections.
+/// Time for which a failed window waits for its RDMA operations before it aborts their connections.
 const QUIESCE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A message that was refused.
@@ -18,12 +19,12 @@ const QUIESCE_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Refused {
     /// Rank of the sender.
     pub peer: Rank,
-    /// What is wrong with the message.
+    /// Why the message was refused.
     pub reason: Malformed,
 }
 
 impl Router {
-    /// Fails the window for what `peer` has sent.
+    /// Fails the window because of a message of `peer`.
     #[cold]
     pub(super) fn fail(&mut self, peer: PeerId, failure: &Failure) {
         match *failure {
@@ -31,12 +32,12 @@ impl Router {
             Failure::Lost(lost) => {
                 let reporter = peer.rank;
                 let lost = if lost == self.members.me() { reporter } else { lost };
-                self.peer_lost(lost, &format!("process {reporter} says so"));
+                self.peer_lost(lost, &format!("reported by process {reporter}"));
             }
         }
     }
 
-    /// Refuses a message and fails the window for all peers of this process.
+    /// Refuses a message and fails the window.
     #[cold]
     pub(super) fn refuse(&mut self, peer: Rank, reason: Malformed) {
         self.fail_window();
@@ -50,16 +51,16 @@ impl Router {
     pub(super) fn peer_lost(&mut self, rank: Rank, reason: &str) {
         let text = format!("process {rank} of the window cannot be reached any more: {reason}");
         log::error!("{text}");
-        // Leaked once per failed window: error handlers may ask for the text at any time, and the
-        // texts of error codes live as long as the process.
+        // Leaked once per failed window: error handlers may ask for the text at any time, so the
+        // text of an error code lives as long as the process.
         self.lost.get_or_insert_with(|| (rank, text.leak()));
         let peer = self.peer(rank);
         self.am.lose(peer);
         self.fail_window();
     }
 
-    /// Marks the window as failed and tells all peers that this process has contacted, by messages,
-    /// RDMA or shared memory.
+    /// Marks the window as failed and tells all peers that this process has contacted. With RDMA
+    /// that includes the node-mates.
     #[cold]
     fn fail_window(&mut self) {
         if self.packets.endpoint.is_some() {
@@ -77,16 +78,17 @@ impl Router {
         self.quiesce();
     }
 
-    /// Ends a failed window for its users once nothing in flight can access their memory any more:
-    /// the device continues with posted requests, also to healthy peers. True if it just ended.
+    /// Ends a failed window for its users when nothing in flight can access their memory any more.
+    /// Until then the device continues with posted requests, also to healthy peers. True if the
+    /// window has just ended.
     #[cold]
     #[allow(clippy::disallowed_methods, reason = "only for the timeout of a failed window")]
     pub(super) fn quiesce(&mut self) -> bool {
         if let Some(endpoint) = &mut self.packets.endpoint
             && !endpoint.quiesce()
         {
-            // Connections to dead processes fail by themselves. Those to a live peer that posts no
-            // receives may not.
+            // Connections to dead processes fail by themselves. A connection to a live peer that
+            // posts no receives may not.
             if self.failed_since.get_or_insert_with(Instant::now).elapsed() < QUIESCE_TIMEOUT {
                 return false;
             }
@@ -100,15 +102,14 @@ impl Router {
         self.refused.pop_front()
     }
 
-    /// A fault that the application has not seen yet, of `target` or of any process. Without a
-    /// target, clears all faults.
+    /// As [`Protocol::take_fault`](crate::transport::am::Protocol::take_fault).
     #[inline]
     pub fn take_fault(&mut self, target: Option<Rank>) -> Option<OutOfReach> {
         self.am.take_fault(target)
     }
 
-    /// Whether the window has failed: operations in flight never complete, and none of them
-    /// accesses memory any more.
+    /// Whether the window has failed and ended: operations in flight never complete, and none of
+    /// them accesses memory any more.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.ended

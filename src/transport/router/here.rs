@@ -1,6 +1,6 @@
-//! What the records of peers act on: the memory of this process, and words in its node's segment or
-//! in private memory. Node-mates access them too, *the same words and under the same accumulate
-//! lock*: each target has one atomicity domain, the CPU's [LK-7].
+//! The memory and words to which the records of peers apply: the memory of this process, and words
+//! in the segment of its node or in private memory. Node-mates access *the same words, under the
+//! same accumulate lock*. So each target has one atomicity domain, the CPU's [LK-7].
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ pub(super) struct Here<'a> {
     pub(super) arrivals: &'a mut VecDeque<Arrival>,
 }
 
-/// The peer of a rank, which is added at first contact.
+/// The peer of a rank. Adds the peer at first contact.
 #[inline]
 pub(super) fn peer_of(peers: &mut Peers, am: &mut Protocol, rank: Rank) -> PeerId {
     peers.recall(rank).unwrap_or_else(|| {
@@ -32,19 +32,17 @@ pub(super) fn peer_of(peers: &mut Peers, am: &mut Protocol, rank: Rank) -> PeerI
     })
 }
 
-/// The name in the segment of a lock word whose home is on this node; `None` if the word is for a
-/// pair with a process of another node, and is kept in private memory.
+/// The segment's name of a lock word whose home is on this node: it counts ranks in the segment.
+/// `None` for a word of a pair with a process of another node, which lies in private memory.
 #[inline]
 pub(super) fn word_in_segment(members: &Members, word: LockWord) -> Option<LockWord> {
-    match word {
+    Some(match word {
         LockWord::Next { target, parity } => {
-            members.segment_rank(target).map(|target| LockWord::Next { target, parity })
+            LockWord::Next { target: members.segment_rank(target)?, parity }
         }
-        LockWord::Grant { target } => {
-            members.segment_rank(target).map(|target| LockWord::Grant { target })
-        }
-        word => Some(word),
-    }
+        LockWord::Grant { target } => LockWord::Grant { target: members.segment_rank(target)? },
+        word => word,
+    })
 }
 
 /// The next tagged notification of a process that shares memory with this one.
@@ -96,7 +94,7 @@ impl Target for Here<'_> {
     }
 
     fn notify_tagged(&mut self, arrival: Arrival) {
-        // Keep the order: node-mates' notifications that have arrived come first.
+        // Keep the order of arrival: earlier notifications of node-mates come first.
         while let Some(before) = next_shm_arrival(self.shm, self.members) {
             self.arrivals.push_back(before);
         }

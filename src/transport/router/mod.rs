@@ -1,18 +1,18 @@
 //! Windows with peers on other nodes.
 //!
-//! A [`Router`] is the port of such a window, and chooses for each peer how it is reached. The
-//! processes of one node share a segment, as in a window of one node ([`ShmWindow`]); a process
-//! that is alone on its node has a segment of its own. Other peers are reached by active messages
+//! A [`Router`] is the port of such a window, and chooses a transport for each peer. The processes
+//! of one node share a segment, as in a window of one node ([`ShmWindow`]); a process that is alone
+//! on its node has a segment of its own. Other peers are reached by active messages
 //! ([`am`](super::am)) and, where there is a device, by RDMA ([`Endpoint`]).
 //!
 //! | module | what it does |
 //! |---|---|
 //! | `port` | the engine's port |
-//! | `events` | what the RDMA endpoint reports |
-//! | `packets` | how packets travel: as RDMA sends, or through the host |
-//! | `here` | what the records of peers act on in this process |
+//! | `events` | handles the reports of the RDMA endpoint |
+//! | `packets` | sends packets as RDMA sends, or through the host |
+//! | `here` | the memory and words of this process to which the records of peers apply |
 //! | `counters` | the number of notification counters per process |
-//! | `failure` | windows that fail |
+//! | `failure` | failed windows |
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -45,7 +45,7 @@ mod port;
 
 pub use failure::Refused;
 
-/// Packets handled by one poll at most.
+/// Maximum of packets handled by one poll.
 const PACKETS_PER_POLL: usize = 32;
 
 /// One window in one process, with peers on other nodes.
@@ -65,15 +65,14 @@ pub struct Router {
     counters: Counters,
     /// Tagged notifications for the engine.
     arrivals: VecDeque<Arrival>,
-    /// Operations that have finished without a report of a transport.
+    /// Finished operations that no transport reports.
     finished: VecDeque<(Ticket, Stage)>,
-    /// Operations whose data and notification travel apart, with both in flight. The flag: the data
-    /// are a result, and their end is the local stage.
+    /// Operations whose data and notification travel apart and are both in flight. The flag says
+    /// that the data are a result, whose arrival is the local stage.
     in_two_parts: HashMap<Ticket, bool>,
-    /// Those of which the notification, an operation without data, was not posted yet.
+    /// Owed notifications, as operations without data.
     owed: VecDeque<(Op, Ticket)>,
-    /// Received packets. The next poll recycles them, after replies and completions are on their
-    /// way.
+    /// Received packets. The next poll recycles them, so that replies and completions go first.
     taken: Vec<Packet>,
     refused: VecDeque<Refused>,
     /// The window has failed: a message was refused, or a peer was lost. Nothing is sent or handled
@@ -81,7 +80,7 @@ pub struct Router {
     broken: bool,
     /// The window has failed, and nothing in flight accesses its users' memory any more.
     ended: bool,
-    /// Since when a failed window waits for that.
+    /// When the window failed, if it still waits for operations in flight.
     failed_since: Option<Instant>,
     /// The first peer that was lost, and the reason.
     lost: Option<(Rank, &'static str)>,
@@ -105,7 +104,7 @@ impl Router {
             shm,
             am,
             nic_locks: endpoint.as_ref().is_some_and(Endpoint::serves_locks),
-            packets: Packets::new(channel, endpoint),
+            packets: Packets { host: channel, endpoint },
             peers: Peers::default(),
             shapes: Shapes::new(),
             counters: Counters::default(),
@@ -122,7 +121,7 @@ impl Router {
         }
     }
 
-    /// The peer of a rank, which is added at first contact.
+    /// The peer of a rank. Adds the peer at first contact.
     #[inline]
     fn peer(&mut self, rank: Rank) -> PeerId {
         peer_of(&mut self.peers, &mut self.am, rank)
@@ -133,7 +132,7 @@ impl Router {
         self.packets.endpoint.as_ref()
     }
 
-    /// What the records of peers act on, and what handles and answers them.
+    /// This process as the target of records, with the protocol and the channel.
     #[inline]
     fn here(&mut self) -> (Here<'_>, &mut Protocol, &mut Packets) {
         let Router { members, shm, peers, arrivals, am, packets, .. } = self;
@@ -142,7 +141,7 @@ impl Router {
 
     // Progress.
 
-    /// Handles what has arrived, and sends what is waiting. True if anything moved.
+    /// Handles arrivals and sends waiting records and packets. True if anything moved.
     fn poll_network(&mut self) -> bool {
         for packet in self.taken.drain(..) {
             self.packets.recycle(packet);
@@ -160,14 +159,14 @@ impl Router {
         moved
     }
 
-    /// Handles received packets, a bounded number. True if there was one.
+    /// Handles a bounded number of received packets. True if there was one.
     fn take_packets(&mut self) -> bool {
         for taken in 0..PACKETS_PER_POLL {
             let Some((peer, packet)) = self.next_packet() else { return taken > 0 };
             if packet.content() == Some(Content::Handshake) && self.packets.endpoint.is_some() {
                 self.take_handshake(peer, &packet);
             } else if self.broken {
-                // It may be a first contact after the window has failed: tell the peer.
+                // The peer may not know that the window has failed.
                 let lost = self.lost.map(|(rank, _)| rank);
                 self.am.fail(&mut self.packets, peer, lost);
             } else {
@@ -192,10 +191,10 @@ impl Router {
         Some((peer, Packet { bytes }))
     }
 
-    /// Handles a message by which a peer connects its endpoint.
+    /// Handles a handshake message of a peer's endpoint.
     fn take_handshake(&mut self, from: PeerId, packet: &Packet) {
         let Some(message) = Handshake::decode(&packet.bytes[ENVELOPE..]) else {
-            return log::error!("a malformed handshake of process {} is dropped", from.rank);
+            return log::error!("dropped a malformed handshake of process {}", from.rank);
         };
         let asks = message.step == Step::LookupRequest && message.about < self.members.size();
         let about = asks.then(|| self.peer(message.about));
@@ -207,7 +206,7 @@ impl Router {
     /// Handles completed rendezvous transfers. True if there was one.
     fn take_transfers(&mut self) -> bool {
         let mut moved = false;
-        while let Some((id, bytes)) = self.packets.next_transfer() {
+        while let Some((id, bytes)) = self.packets.host.next_transfer() {
             moved = true;
             if self.broken {
                 self.am.forget_transfer(id);
@@ -215,15 +214,17 @@ impl Router {
             }
             let (mut here, am, packets) = self.here();
             match am.transfer_done(packets, &mut here, id, bytes) {
-                Ok(peer) => peer.into_iter().for_each(|peer| self.peers.activate(peer)),
-                Err((peer, reason)) => self.refuse(peer.rank, reason),
+                Some((peer, Ok(()))) => self.peers.activate(peer),
+                Some((peer, Err(reason))) => self.refuse(peer.rank, reason),
+                None => {}
             }
         }
         moved
     }
 
-    /// Sends what is waiting for peers, as far as there is room; `now`: remote fences behind puts
-    /// too, which nobody may be waiting for yet. True if a fragmented operation went on.
+    /// Sends the waiting records and packets to all active peers, as far as there is room. `now`
+    /// also posts remote fences that nobody awaits yet. True if a fragmented operation has
+    /// advanced.
     fn drive_peers(&mut self, now: bool) -> bool {
         let (mut at, mut moved) = (0, false);
         while let Some(peer) = self.peers.active(at) {
@@ -246,7 +247,7 @@ impl Router {
     }
 
     /// Sends partly filled packets, for calls that close an epoch or start a flush. True if
-    /// [`Port::next_finished`](crate::engine::Port::next_finished) has something now.
+    /// [`Port::next_finished`](crate::engine::Port::next_finished) would return an operation.
     pub fn flush_and_poll(&mut self) -> bool {
         self.drive_peers(true);
         self.take_rdma_events();
@@ -284,6 +285,9 @@ impl Router {
 
     /// Whether each of the `len` bytes at `at` of the memory of `rank` may be accessed. Always true
     /// for a peer on another node: only that peer knows what it has attached.
+    ///
+    /// # Errors
+    /// This process cannot read what `rank` has attached.
     pub fn reaches(&self, rank: Rank, at: u64, len: u64) -> Result<bool, SystemError> {
         self.members.segment_rank(rank).map_or(Ok(true), |rank| self.shm.reaches(rank, at, len))
     }
@@ -313,19 +317,20 @@ impl Router {
         self.shm.place_of(self.members.shm_rank(rank)?)
     }
 
-    /// Rank in the segment of a process that this one may notify by a store right behind copies.
+    /// The segment rank of a process that this one may notify by a store right after its copies.
     #[inline]
     fn notified_by_store(&self, rank: Rank) -> Option<Rank> {
         self.members.shm_rank(rank).filter(|_| !self.has_rdma_accumulates(rank))
     }
 
-    /// A counter of `rank` that this process can raise by an atomic addition right behind copies.
+    /// A counter of `rank` that this process may raise by an atomic addition right after its
+    /// copies.
     #[inline]
     pub(crate) fn counter_of(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
         self.shm.counter_of(self.notified_by_store(rank)?, index)
     }
 
-    /// A slot for a tagged notification to `rank`, to be published right behind copies.
+    /// A slot for a tagged notification to `rank`. The caller publishes it right after its copies.
     #[inline]
     pub(crate) fn claim_tag(&self, rank: Rank, tag: u32) -> Option<Claimed<'_>> {
         self.shm.claim_tag(self.notified_by_store(rank)?, tag)
@@ -337,19 +342,19 @@ impl Router {
         self.shm.alignment()
     }
 
-    /// Value of the info key `mpix_rma_progress`: what progresses without calls of the target.
+    /// Value of the info key `mpix_rma_progress`, which describes the weakest target of the window.
     #[must_use]
     pub fn progresses(&self) -> &'static std::ffi::CStr {
         if self.nic_locks { c"rdma" } else { c"target_calls" }
     }
 
-    /// Whether peers wait for this process to poll: always, unless it is alone.
+    /// Whether remote progress depends on this process polling: always, unless it is alone.
     #[must_use]
     pub fn needs_polling(&self) -> bool {
         self.members.size() > 1
     }
 
-    /// Has the owner's `cookie` reported by the contexts when something arrives for the window.
+    /// Has the contexts report the owner's `cookie` when something arrives for the window.
     pub fn set_cookie(&mut self, cookie: u64) {
         if let Some(endpoint) = &mut self.packets.endpoint {
             endpoint.set_cookie(cookie);
@@ -357,7 +362,7 @@ impl Router {
         self.packets.host.set_cookie(cookie);
     }
 
-    /// Whether everything that was to be sent is on its way, and nothing that was received is left.
+    /// Whether nothing waits to be sent, recycled or, in a failed window, ended.
     fn is_at_rest(&self) -> bool {
         self.peers.are_idle() && self.taken.is_empty() && self.broken == self.ended
     }
@@ -370,8 +375,8 @@ impl Router {
             && self.packets.are_idle()
     }
 
-    /// Whether nothing but messages can move this window: it has no node mates and no RDMA, and has
-    /// sent what it had to send.
+    /// Whether only a message can bring this window work: it has no node-mates and no RDMA, and
+    /// nothing waits to be sent.
     #[inline]
     #[must_use]
     pub fn waits_for_messages(&self) -> bool {
@@ -395,8 +400,8 @@ impl Router {
         self.shm.number()
     }
 
-    /// Adds the shape of an operation to `rank` about to be issued. It lives until the operation
-    /// ends.
+    /// Adds the shape of an operation to `rank` that is about to be issued. The shape lives until
+    /// the operation ends.
     pub fn add_shape(&mut self, rank: Rank, shape: Shape) -> Shaped {
         match self.members.shm_rank(rank) {
             Some(_) => self.shm.add_shape(shape),
@@ -412,7 +417,7 @@ impl Router {
         }
     }
 
-    /// The transports of this window, for the log.
+    /// Names the transports of this window for the log.
     #[must_use]
     pub fn describe(&mut self) -> String {
         let (count, size, me) = (self.members.count(), self.members.size(), self.members.me());
@@ -439,18 +444,16 @@ impl Router {
         if self.has_gathered() { self.packets.host.decision() } else { None }
     }
 
-    /// Whether all messages of this process have arrived. Asks the peers for missing
-    /// acknowledgements.
+    /// Whether all messages of this process have arrived. Requests the missing acknowledgements
+    /// from the peers.
     pub fn is_quiet(&mut self) -> bool {
         self.drive_peers(true);
         let is_quiet = self.am.is_quiet(&mut self.packets);
         self.peers.activate_all();
-        is_quiet && self.packets.endpoint.as_ref().is_none_or(Endpoint::is_quiet)
+        is_quiet && self.endpoint().is_none_or(Endpoint::is_quiet)
     }
 
-    /// Sends a close to every contacted peer, once. True when all of them have sent theirs: then no
-    /// message of this window is in flight anywhere. Call after an agreement of processes that were
-    /// all [quiet](Self::is_quiet).
+    /// As [`Protocol::drain`]. In a window that works, everything sent must also be complete.
     pub fn drain(&mut self) -> bool {
         let drained = self.am.drain(&mut self.packets);
         self.peers.activate_all();

@@ -1,15 +1,14 @@
-//! How the packets of a window travel: as RDMA sends to peers that the window's endpoint reaches,
-//! else through the host. Rendezvous transfers, which are ordered by themselves, and the handshakes
-//! that connect the endpoint always go through the host.
+//! The packets of a window. They travel as RDMA sends to peers that the window's endpoint reaches,
+//! and through the host to others. Rendezvous transfers, which need no order among packets, and the
+//! handshakes that connect the endpoint always go through the host.
 
-use crate::engine::Rank;
-use crate::transport::am::channel::{Channel, TransferEnd, TransferId};
+use crate::transport::am::channel::Channel;
 use crate::transport::am::window_channel::WindowChannel;
 use crate::transport::am::wire::{Content, Packet};
 use crate::transport::peers::PeerId;
 use crate::transport::rdma::Endpoint;
 
-/// Packets that wait for RDMA from which on operations are refused.
+/// Operations are refused while this many packets wait for RDMA.
 const BUSY_FROM: usize = 64;
 
 /// Carries the packets of one window.
@@ -17,16 +16,10 @@ const BUSY_FROM: usize = 64;
 pub(super) struct Packets {
     pub(super) host: WindowChannel,
     pub(super) endpoint: Option<Endpoint>,
-    /// Rendezvous transfers in flight.
-    transfers: usize,
 }
 
 impl Packets {
-    pub(super) fn new(host: WindowChannel, endpoint: Option<Endpoint>) -> Self {
-        Packets { host, endpoint, transfers: 0 }
-    }
-
-    /// Takes the memory of a received packet for one to be sent.
+    /// Returns the memory of a received packet for reuse.
     #[inline]
     pub(super) fn recycle(&mut self, packet: Packet) {
         match &mut self.endpoint {
@@ -35,10 +28,11 @@ impl Packets {
         }
     }
 
-    /// Sends the handshakes that are due, and says what the host has to be polled for.
+    /// Sends the handshakes that are due. Has the host polled at every look only while the endpoint
+    /// waits for its messages.
     pub(super) fn send_handshakes(&mut self) {
         let Some(endpoint) = &mut self.endpoint else { return };
-        self.host.expect(self.transfers > 0 || endpoint.awaits_host());
+        self.host.expect(endpoint.awaits_host());
         while let Some((peer, message)) = endpoint.next_handshake() {
             let mut packet = self.host.empty_packet().holding(Content::Handshake);
             packet.bytes.extend(message.encode());
@@ -46,28 +40,14 @@ impl Packets {
         }
     }
 
-    /// The next completed transfer and its bytes; `usize::MAX` if it failed or was too long.
-    #[inline]
-    pub(super) fn next_transfer(&mut self) -> Option<(TransferId, usize)> {
-        let next = self.host.next_transfer()?;
-        self.transfers -= 1;
-        Some(next)
-    }
-
-    /// Whether all that this process has sent is complete.
+    /// Whether everything that this process has sent is complete.
     pub(super) fn is_quiet(&mut self) -> bool {
         self.endpoint.as_ref().is_none_or(Endpoint::is_quiet) && self.host.is_quiet()
     }
 
-    /// Whether nothing has arrived that this process has not handled, and nothing is due but what
-    /// peers may send.
+    /// Whether all that has arrived was handled, and only a message of a peer can bring more work.
     pub(super) fn are_idle(&self) -> bool {
         self.endpoint.as_ref().is_none_or(Endpoint::is_idle) && self.host.is_idle()
-    }
-
-    /// Whether packets to a process go as RDMA sends.
-    fn endpoint_to(&mut self, rank: Rank) -> Option<&mut Endpoint> {
-        self.endpoint.as_mut().filter(|endpoint| endpoint.reaches(rank))
     }
 }
 
@@ -81,32 +61,18 @@ impl Channel for Packets {
     }
 
     fn send(&mut self, to: PeerId, packet: Packet) {
-        match self.endpoint_to(to.rank) {
+        match self.endpoint.as_mut().filter(|endpoint| endpoint.reaches(to.rank)) {
             Some(endpoint) => endpoint.send_packet(to, packet.bytes),
             None => self.host.send(to.rank, packet),
         }
     }
 
     fn is_busy(&self) -> bool {
-        self.host.is_busy()
-            || self
-                .endpoint
-                .as_ref()
-                .is_some_and(|endpoint| endpoint.waiting_packets() >= BUSY_FROM)
+        let endpoint = self.endpoint.as_ref();
+        self.host.is_busy() || endpoint.is_some_and(|rdma| rdma.waiting_packets() >= BUSY_FROM)
     }
 
-    fn take_tag(&mut self) -> Option<u32> {
-        self.host.take_tag()
-    }
-
-    fn return_tag(&mut self, number: u32) {
-        self.host.return_tag(number);
-    }
-
-    unsafe fn transfer(&mut self, peer: PeerId, end: TransferEnd) {
-        self.transfers += 1;
-        // SAFETY: the caller keeps the memory valid, and unchanged or unused, until the transfer is
-        // complete (contract of this function).
-        unsafe { self.host.transfer(peer.rank, end) }
+    fn host(&mut self) -> &mut WindowChannel {
+        &mut self.host
     }
 }

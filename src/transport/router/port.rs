@@ -2,8 +2,8 @@
 //! messages.
 //!
 //! Packets use the same queue pairs as RDMA operations, so they stay ordered behind those. The
-//! reverse does not hold: a packet arrives before the target's process has handled it. So whatever
-//! must follow operations that are active messages is an active message itself.
+//! reverse does not hold: an RDMA operation may take effect before the target's process handles an
+//! earlier packet. So whatever must follow an active message is an active message itself.
 
 use super::Router;
 use super::here::{next_shm_arrival, word_in_segment};
@@ -20,7 +20,7 @@ impl Router {
     pub(super) fn post_by_rdma(&mut self, peer: PeerId, op: &Op, ticket: Ticket) -> Option<Posted> {
         self.packets.endpoint.as_ref()?;
         if let Some(notification) = op.notification {
-            // A put carries the number of a counter, unless a message is to come before.
+            // A put carries the number of a counter, unless it must follow an active message.
             let immediate = op.kind == OpKind::Put
                 && matches!(notification.kind(), NotificationKind::Counter(_))
                 && self.am.is_done(peer);
@@ -46,8 +46,8 @@ impl Router {
         Some(posted)
     }
 
-    /// Posts an accumulate to this process or a node-mate as device atomics; `None` if the
-    /// processor does it.
+    /// Posts an accumulate to this process or a node-mate as device atomics; `None` if a processor
+    /// applies it.
     #[inline]
     pub(super) fn post_to_mate_by_rdma(&mut self, op: &Op, ticket: Ticket) -> Option<Posted> {
         let endpoint = self.packets.endpoint.as_mut()?;
@@ -70,8 +70,8 @@ impl Router {
         }
     }
 
-    /// Posts an operation whose data travel by RDMA and whose notification does not travel in the
-    /// same request. `None`: the data are no matter of RDMA.
+    /// Posts an operation whose data travel by RDMA and whose notification travels apart. `None` if
+    /// the data must be an active message.
     fn post_apart(&mut self, peer: PeerId, op: &Op, ticket: Ticket) -> Option<Posted> {
         let notification = op.notification?;
         let data = Op { notification: None, ..*op };
@@ -83,8 +83,7 @@ impl Router {
         Some(posted)
     }
 
-    /// Posts the notification of an operation whose data were posted, or leaves it to the next
-    /// poll.
+    /// Posts an owed notification, or leaves it to the next poll.
     pub(super) fn post_owed(&mut self, notification: Op, ticket: Ticket) {
         match self.post(&notification, ticket) {
             Posted::NoResource => self.owed.push_back((notification, ticket)),
@@ -96,13 +95,13 @@ impl Router {
         }
     }
 
-    /// Whether the data of an operation to `rank` were posted and its notification was not.
+    /// Whether a notification to `rank` is owed.
     #[inline]
     pub(super) fn owes_notification(&self, rank: Rank) -> bool {
         !self.owed.is_empty() && self.owed.iter().any(|(op, _)| op.target == rank)
     }
 
-    /// The other process, if a lock word is for a pair.
+    /// The other process of the pair, if a lock word belongs to a pair.
     fn pair_of(&mut self, word: LockWord) -> Option<PeerId> {
         match word {
             LockWord::Next { target, .. } | LockWord::Grant { target } => Some(self.peer(target)),
@@ -130,7 +129,7 @@ impl LockMemory for Router {
         if home == self.members.me() {
             return Answer::Now(self.access_here(word, access));
         }
-        // [LK-7] Whether a word lies in the segment depends on its home and name alone.
+        // [LK-7] Only the home and name of a word decide whether it lies in the segment.
         if let Some(home) = self.members.shm_rank(home)
             && let Some(word) = word_in_segment(&self.members, word)
         {
@@ -190,7 +189,7 @@ impl Port for Router {
             return Err(NoResource);
         }
         let peer = self.peer(peer);
-        // A signal by RDMA would overtake operations that are messages.
+        // A signal by RDMA would overtake active messages that are not done.
         if let Some(endpoint) = &mut self.packets.endpoint
             && endpoint.reaches(peer.rank)
             && self.am.is_done(peer)
