@@ -65,22 +65,21 @@ fn outcome(world: &mut World<Timed>, report: &Report) -> Outcome {
     let units: Vec<f64> =
         world.net().atomics_busy().map(|busy| busy as f64 / report.end.max(1) as f64).collect();
     let ranks = f64::from(world.ranks());
-    let all = || (0..world.ranks()).map(|rank| (world.memory(rank), world.time_in_calls(rank)));
-    let began = (0..world.ranks()).filter_map(|rank| world.script(rank).began).min().unwrap_or(0);
+    let all = 0..world.ranks();
+    let began = all.clone().filter_map(|rank| world.script(rank).began).min().unwrap_or(0);
+    let mean = |of: &dyn Fn(u32) -> f64| all.clone().map(of).sum::<f64>() / ranks;
     Outcome {
         seconds: (report.end - began) as f64 / SECOND as f64,
-        in_calls: all().map(|(_, time)| time as f64).sum::<f64>()
-            / ranks
-            / (report.end.max(1) as f64),
+        in_calls: mean(&|rank| world.time_in_calls(rank) as f64) / report.end.max(1) as f64,
         atomics_busy_mean: units.iter().sum::<f64>() / units.len() as f64,
         atomics_busy_max: units.iter().copied().fold(0.0, f64::max),
         events: report.stats.events,
         messages: report.stats.messages,
         refusals: report.stats.refusals,
         in_flight_max: report.stats.in_flight_max,
-        engine_bytes_peak_mean: all().map(|(memory, _)| memory.peak as f64).sum::<f64>() / ranks,
-        engine_bytes_peak_max: all().map(|(memory, _)| memory.peak).max().unwrap_or(0),
-        engine_bytes_end_mean: all().map(|(memory, _)| memory.bytes as f64).sum::<f64>() / ranks,
+        engine_bytes_peak_mean: mean(&|rank| world.memory(rank).peak as f64),
+        engine_bytes_peak_max: all.clone().map(|rank| world.memory(rank).peak).max().unwrap_or(0),
+        engine_bytes_end_mean: mean(&|rank| world.memory(rank).bytes as f64),
         trace: format!("{:016x}", report.trace),
     }
 }
