@@ -2,7 +2,7 @@
 //! target.
 
 use super::event::EventKind;
-use super::message::{Message, NONE, Path, Purpose};
+use super::message::{Message, NO_TICKET, Path, Purpose};
 use super::network::{Network, Packet};
 use super::parameters::transfer_time;
 use super::queue::EventType;
@@ -47,11 +47,12 @@ impl Network {
     }
 
     /// Returns the credit of a message to its origin.
-    fn return_credit(&mut self, connection: u32, origin: u32) {
+    fn return_credit(&mut self, message: &Message) {
         if self.violates(Violation::KeepCredit) {
             return;
         }
-        self.connections.close(connection);
+        let origin = message.origin;
+        self.connections.close(message);
         let node = self.parameters.node(origin) as usize;
         self.nodes[node].in_flight -= 1;
         for rank in std::mem::take(&mut self.nodes[node].starved) {
@@ -64,14 +65,14 @@ impl Network {
 
     /// Sends a message at the calling CPU's time, or with the given `times`. The caller has checked
     /// that there is a credit.
-    pub(super) fn send(&mut self, mut message: Message, op: Option<&Op>, times: Option<Times>) {
-        message.connection = self.connections.open(message.origin, message.target);
+    pub(super) fn send(&mut self, message: Message, op: Option<&Op>, times: Option<Times>) {
+        self.connections.open(message.origin, message.target);
         let node = self.parameters.node(message.origin) as usize;
         self.nodes[node].in_flight += 1;
         self.stats.messages += 1;
         let Message { origin, window, inlined, .. } = message;
         let id = self.messages.insert(message);
-        self.stats.in_flight_max = self.stats.in_flight_max.max(self.messages.alive());
+        self.stats.in_flight_max = self.stats.in_flight_max.max(self.messages.in_flight());
         if let (Some(memory), Some(op)) = (&mut self.memory, op) {
             memory.attach(id, op);
             if inlined {
@@ -175,13 +176,12 @@ impl Network {
     fn depart(&mut self, id: u32, ready: Time) {
         let message = self.messages[id];
         self.stats.bytes += message.bytes;
-        let direction = self.connections.direction(message.connection, message.back);
+        let direction = self.connections.direction(&message);
         let number = direction.sent;
         direction.sent = direction.sent.wrapping_add(1);
         let ready = ready.max(direction.left);
         self.messages[id].number = number;
         let latency = self.latency(message.path) + self.extra_delay();
-        let lead = self.unit_time(&message);
         if message.path == Path::Shared {
             let at = ready + self.parameters.local.serial(message.bytes) + latency;
             return self.push(at, EventType::Arrive, id, 0);
@@ -192,7 +192,7 @@ impl Network {
         let packet = self.parameters.wire.serial(self.parameters.mtu);
         let out = &mut self.nodes[from].out;
         let start = if bulk { out.bulk(ready, busy) } else { out.short(ready, busy, packet) };
-        self.connections.direction(message.connection, message.back).left = start + serial;
+        self.connections.direction(&message).left = start + serial;
         if !message.back
             && !message.inlined
             && (self.memory.is_some() || self.parameters.local_stage)
@@ -201,10 +201,18 @@ impl Network {
         }
         if self.leaf(from) != self.leaf(to) {
             self.push(start + latency / 2, EventType::Switch, id, 0);
-        } else if bulk {
-            self.push(start + latency, EventType::Head, id, 0);
         } else {
-            self.push(start + serial + latency + lead, EventType::Arrive, id, 0);
+            self.push_arrival(id, &message, start + latency);
+        }
+    }
+
+    /// Schedules the arrival of a message at the target's port, which its head reaches at `head`.
+    fn push_arrival(&mut self, id: u32, message: &Message, head: Time) {
+        if self.is_bulk(message) {
+            self.push(head, EventType::Head, id, 0);
+        } else {
+            let serial = self.parameters.wire.serial(message.bytes);
+            self.push(head + serial + self.unit_time(message), EventType::Arrive, id, 0);
         }
     }
 
@@ -225,19 +233,14 @@ impl Network {
         let up = pass(leaves[0], 0, self.now);
         let down = pass(leaves[1], 1, up + tree.hop);
         let head = down + tree.hop + self.latency(message.path) / 2;
-        if bulk {
-            self.push(head, EventType::Head, id, 0);
-        } else {
-            let lead = self.unit_time(&message);
-            self.push(head + busy + lead, EventType::Arrive, id, 0);
-        }
+        self.push_arrival(id, &message, head);
     }
 
     /// True if all earlier messages of the connection have landing times. Otherwise parks the
     /// message.
     fn is_next(&mut self, id: u32) -> bool {
         let message = self.messages[id];
-        let direction = self.connections.direction(message.connection, message.back);
+        let direction = self.connections.direction(&message);
         if message.number == direction.admitted {
             return true;
         }
@@ -251,8 +254,7 @@ impl Network {
     /// Fixes the time at which the message lands: `at`, or just after its predecessor. Resumes a
     /// parked successor.
     fn schedule_landing(&mut self, id: u32, at: Time) -> Time {
-        let Message { connection, back, .. } = self.messages[id];
-        let direction = self.connections.direction(connection, back);
+        let direction = self.connections.direction(&self.messages[id]);
         direction.admitted = direction.admitted.wrapping_add(1);
         let at = at.max(direction.landed + 1);
         direction.landed = at;
@@ -352,7 +354,7 @@ impl Network {
                     self.raise(window, origin, target, word, message.value);
                 }
                 self.messages.remove(id);
-                self.return_credit(message.connection, origin);
+                self.return_credit(&message);
             }
             Purpose::Access(word, access) => {
                 let mut old = self.change(window, origin, target, word, access);
@@ -516,7 +518,7 @@ impl Network {
         {
             self.record_event(message.window, message.origin, EventKind::Local(op));
         }
-        let reported = self.parameters.local_stage && message.ticket != NONE;
+        let reported = self.parameters.local_stage && message.ticket != NO_TICKET;
         if reported && matches!(message.purpose, Purpose::Put | Purpose::Accumulate) {
             self.deliver_to(message.window, message.origin)
                 .finished
@@ -551,14 +553,14 @@ impl Network {
                 {
                     self.record_event(window, origin, EventKind::Local(op));
                 }
-                if ticket != NONE {
+                if ticket != NO_TICKET {
                     let finished = (Ticket(ticket), Stage::Remote);
                     self.deliver_to(window, origin).finished.push_back(finished);
                 }
             }
             Purpose::Signal(_) => unreachable!("signals are not acknowledged"),
         }
-        self.return_credit(message.connection, origin);
+        self.return_credit(&message);
     }
 
     /// Handles an event of a message, or the wake-up of a rank that was refused.

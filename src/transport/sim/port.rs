@@ -1,7 +1,7 @@
 //! One rank's view of the network: the engine's port.
 
 use super::event::EventKind;
-use super::message::{Message, NONE, Path, Purpose};
+use super::message::{Message, NO_TICKET, Path, Purpose};
 use super::network::{Inbox, Network};
 use super::parameters::transfer_time;
 use super::violation::Violation;
@@ -40,7 +40,6 @@ impl<'a> SimPort<'a> {
             target,
             window: self.window,
             ticket: 0,
-            connection: NONE,
             number: 0,
             purpose,
             notification: None,
@@ -118,7 +117,7 @@ impl<'a> SimPort<'a> {
             })
         });
         let message = Message {
-            ticket: if complete { NONE } else { ticket.0 },
+            ticket: if complete { NO_TICKET } else { ticket.0 },
             bytes,
             value: op.len,
             notification: op.notification.filter(|_| early_notification.is_none()),
