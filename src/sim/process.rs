@@ -105,7 +105,7 @@ impl<S> Process<S> {
             called: false,
             slots: Vec::new(),
             slots_pending: 0,
-            bound: (0..windows).map(|_| Vec::new()).collect(),
+            bound: vec![Vec::new(); windows as usize],
             unfinished: None,
             flag: false,
             value: 0,
@@ -133,7 +133,7 @@ impl<S> Process<S> {
         self.slots[at] = held;
     }
 
-    /// Binds a request of the engine to a slot.
+    /// Binds a pending request of the engine to a slot.
     pub(super) fn bind(&mut self, window: u32, id: RequestId, slot: Slot) {
         let bound = &mut self.bound[window as usize];
         let at = id.index as usize;
@@ -142,6 +142,7 @@ impl<S> Process<S> {
         }
         assert_eq!(bound[at], UNBOUND, "the engine reused a request before it was reported");
         bound[at] = slot;
+        self.set(slot, SlotState::Pending);
     }
 
     /// Handles a completed request of the engine.
@@ -156,13 +157,7 @@ impl<S> Process<S> {
     /// Frees a slot. A pending request continues without one.
     pub(super) fn free(&mut self, slot: Slot) {
         assert_ne!(self.held(slot), SlotState::Free, "slot {slot} holds no request");
-        if self.held(slot) == SlotState::Pending {
-            let bound = self
-                .bound
-                .iter_mut()
-                .flatten()
-                .find(|bound| **bound == slot)
-                .expect("a pending request is bound to its slot");
+        if let Some(bound) = self.bound.iter_mut().flatten().find(|bound| **bound == slot) {
             *bound = UNBOUND;
         }
         self.set(slot, SlotState::Free);

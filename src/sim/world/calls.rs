@@ -222,16 +222,17 @@ impl<S: Script> World<S> {
         group: &Group,
         call: impl FnOnce(&mut Window, &mut SimPort<'_>, &[Rank]) -> Result<(), SyncError>,
     ) -> Result<Flow, SyncError> {
-        let mut scratch = std::mem::take(&mut self.group);
-        scratch.clear();
-        match group {
-            Group::One(other) => scratch.push(*other),
-            Group::Others => scratch.extend((0..self.ranks()).filter(|other| *other != rank)),
-            Group::List(list) => scratch.extend_from_slice(list),
-        }
-        let result = self.call_engine(rank, window, |engine, port| call(engine, port, &scratch));
-        self.group = scratch;
-        result.map(|()| Flow::Next)
+        let others: Vec<_>;
+        let group = match group {
+            Group::One(other) => std::slice::from_ref(other),
+            Group::List(list) => list,
+            Group::Others => {
+                others = (0..self.ranks()).filter(|other| *other != rank).collect();
+                &others
+            }
+        };
+        self.call_engine(rank, window, |engine, port| call(engine, port, group))?;
+        Ok(Flow::Next)
     }
 
     /// Makes a call that may return a request. Waits for the request, or puts it into a slot.
@@ -264,7 +265,6 @@ impl<S: Script> World<S> {
             }
             (Outcome::Pending(id), How::Slot(slot)) => {
                 self.process(rank).bind(window, id, slot);
-                self.process(rank).set(slot, SlotState::Pending);
                 // Every call of the library makes progress [PR-1].
                 self.sweep(rank, watch);
                 Flow::Next

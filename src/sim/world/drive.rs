@@ -30,8 +30,6 @@ impl<S: Script> World<S> {
             return Ok(());
         }
         self.process(rank).alarm = None;
-        let at = self.net.now();
-        self.net.begin(rank, at);
         self.go_on(rank, watch)
     }
 
@@ -54,7 +52,6 @@ impl<S: Script> World<S> {
             self.set_alarm(rank, at);
             return Ok(());
         }
-        self.net.begin(rank, now);
         self.go_on(rank, watch)
     }
 
@@ -77,6 +74,7 @@ impl<S: Script> World<S> {
 
     /// Runs the rank's CPU: sweeps if the rank waits, and continues its script as far as possible.
     pub(super) fn go_on(&mut self, rank: Rank, watch: &mut impl Watch) -> Result<(), Stuck> {
+        self.net.begin(rank, self.net.now());
         if let RankState::Waiting(wait) = self.process(rank).state {
             let began = self.process(rank).clock;
             self.sweep(rank, watch);
@@ -127,30 +125,22 @@ impl<S: Script> World<S> {
                 process.in_calls += clock - began;
             }
             match flow {
-                Flow::Next => {}
-                Flow::Compute => {
-                    self.set_alarm(rank, clock);
-                    return Ok(());
-                }
+                Flow::Next if !self.must_pause() => continue,
+                Flow::Next | Flow::Compute => {}
                 Flow::Wait(wait) => {
-                    process.state = RankState::Waiting(wait);
+                    self.process(rank).state = RankState::Waiting(wait);
                     // A wait starts with a sweep, unless nothing has arrived.
-                    if self.has_news(rank) {
-                        self.set_alarm(rank, clock);
+                    if !self.has_news(rank) {
+                        return Ok(());
                     }
-                    return Ok(());
                 }
                 Flow::End => {
-                    process.state = RankState::Ended;
+                    self.process(rank).state = RankState::Ended;
                     self.ended += 1;
-                    self.set_alarm(rank, clock);
-                    return Ok(());
                 }
             }
-            if self.must_pause() {
-                self.set_alarm(rank, clock);
-                return Ok(());
-            }
+            self.set_alarm(rank, clock);
+            return Ok(());
         }
     }
 

@@ -172,7 +172,6 @@ pub struct World<S> {
     processes: Vec<Process<S>>,
     ended: u32,
     in_barrier: Vec<Rank>,
-    group: Vec<Rank>,
     calls: u64,
     sweeps: u64,
 }
@@ -207,7 +206,6 @@ impl<S: Script> World<S> {
             processes,
             ended: 0,
             in_barrier: Vec::new(),
-            group: Vec::new(),
             calls: 0,
             sweeps: 0,
         }

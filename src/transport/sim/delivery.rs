@@ -52,7 +52,7 @@ impl Network {
             return;
         }
         let origin = message.origin;
-        self.connections.close(message);
+        self.connections.close(message.connection);
         let node = self.parameters.node(origin) as usize;
         self.nodes[node].in_flight -= 1;
         for rank in std::mem::take(&mut self.nodes[node].starved) {
@@ -65,14 +65,14 @@ impl Network {
 
     /// Sends a message at the calling CPU's time, or with the given `times`. The caller has checked
     /// that there is a credit.
-    pub(super) fn send(&mut self, message: Message, op: Option<&Op>, times: Option<Times>) {
-        self.connections.open(message.origin, message.target);
+    pub(super) fn send(&mut self, mut message: Message, op: Option<&Op>, times: Option<Times>) {
+        message.connection = self.connections.open(message.origin, message.target);
         let node = self.parameters.node(message.origin) as usize;
         self.nodes[node].in_flight += 1;
         self.stats.messages += 1;
         let Message { origin, window, inlined, .. } = message;
         let id = self.messages.insert(message);
-        self.stats.in_flight_max = self.stats.in_flight_max.max(self.messages.in_flight());
+        self.stats.in_flight_max = self.stats.in_flight_max.max(self.messages.len());
         if let (Some(memory), Some(op)) = (&mut self.memory, op) {
             memory.attach(id, op);
             if inlined {
@@ -368,11 +368,15 @@ impl Network {
             }
             Purpose::Packet => {
                 let packet = Packet { from: origin, value: message.value, acknowledged: false };
-                self.packets[target as usize].push_back(packet);
-                self.wake(target);
+                self.deliver_packet(target, packet);
                 self.answer(id, &message, 0);
             }
         }
+    }
+
+    fn deliver_packet(&mut self, to: u32, packet: Packet) {
+        self.packets[to as usize].push_back(packet);
+        self.wake(to);
     }
 
     /// Schedules the end of a message, by an acknowledgement or an answer whose bytes take
@@ -543,8 +547,7 @@ impl Network {
             Purpose::Packet => {
                 let packet =
                     Packet { from: message.target, value: message.value, acknowledged: true };
-                self.packets[origin as usize].push_back(packet);
-                self.wake(origin);
+                self.deliver_packet(origin, packet);
             }
             Purpose::Put | Purpose::Get | Purpose::Accumulate | Purpose::Fetch => {
                 if let Some(op) =

@@ -38,6 +38,7 @@ pub(super) struct Message {
     pub(super) window: u32,
     /// Ticket of the operation or lock operation.
     pub(super) ticket: u32,
+    pub(super) connection: u32,
     /// Sequence number within its connection and direction.
     pub(super) number: u32,
     pub(super) purpose: Purpose,
@@ -56,23 +57,28 @@ pub(super) struct Message {
     pub(super) value: u64,
 }
 
-/// The messages in flight, in a slab that reuses the most recently freed slot first.
-#[derive(Default)]
-pub(super) struct Messages {
-    list: Vec<Message>,
+/// A slab that reuses the most recently freed slot first.
+pub(super) struct Slots<T> {
+    list: Vec<T>,
     free: Vec<u32>,
 }
 
-impl Messages {
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        Slots { list: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slots<T> {
     #[inline]
-    pub(super) fn insert(&mut self, message: Message) -> u32 {
+    pub(super) fn insert(&mut self, value: T) -> u32 {
         match self.free.pop() {
             Some(at) => {
-                self.list[at as usize] = message;
+                self.list[at as usize] = value;
                 at
             }
             None => {
-                self.list.push(message);
+                self.list.push(value);
                 self.list.len() as u32 - 1
             }
         }
@@ -83,22 +89,22 @@ impl Messages {
         self.free.push(at);
     }
 
-    pub(super) fn in_flight(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.list.len() - self.free.len()
     }
 }
 
-impl std::ops::Index<u32> for Messages {
-    type Output = Message;
+impl<T> std::ops::Index<u32> for Slots<T> {
+    type Output = T;
     #[inline]
-    fn index(&self, at: u32) -> &Message {
+    fn index(&self, at: u32) -> &T {
         &self.list[at as usize]
     }
 }
 
-impl std::ops::IndexMut<u32> for Messages {
+impl<T> std::ops::IndexMut<u32> for Slots<T> {
     #[inline]
-    fn index_mut(&mut self, at: u32) -> &mut Message {
+    fn index_mut(&mut self, at: u32) -> &mut T {
         &mut self.list[at as usize]
     }
 }
@@ -116,50 +122,60 @@ pub(super) struct Direction {
     pub(super) parked: Vec<u32>,
 }
 
-/// A connection with messages in flight.
-#[derive(Debug, Default)]
-struct Connection {
-    in_flight: u32,
+/// A connection with messages in flight. An idle connection has no state and is removed.
+#[derive(Debug)]
+pub(super) struct Connection {
+    key: u64,
+    pub(super) in_flight: u32,
     /// To the target, and back.
-    directions: [Direction; 2],
+    pub(super) directions: [Direction; 2],
 }
 
-/// The connections by origin and target. An idle connection has no state and is removed.
 #[derive(Default)]
-pub(super) struct Connections(HashMap<(u32, u32), Connection>);
+pub(super) struct Connections {
+    by_ranks: HashMap<u64, u32>,
+    list: Slots<Connection>,
+}
 
 impl Connections {
+    fn key(origin: u32, target: u32) -> u64 {
+        u64::from(origin) << 32 | u64::from(target)
+    }
+
     #[inline]
     pub(super) fn in_flight(&self, origin: u32, target: u32) -> u32 {
-        self.0.get(&(origin, target)).map_or(0, |connection| connection.in_flight)
+        self.by_ranks.get(&Self::key(origin, target)).map_or(0, |at| self.list[*at].in_flight)
     }
 
-    /// Adds one message in flight.
+    /// The connection, with one more message in flight.
     #[inline]
-    pub(super) fn open(&mut self, origin: u32, target: u32) {
-        self.0.entry((origin, target)).or_default().in_flight += 1;
-    }
-
-    fn of(&mut self, message: &Message) -> &mut Connection {
-        self.0.get_mut(&(message.origin, message.target)).expect("a message in flight counts")
+    pub(super) fn open(&mut self, origin: u32, target: u32) -> u32 {
+        let key = Self::key(origin, target);
+        let list = &mut self.list;
+        let at = *self.by_ranks.entry(key).or_insert_with(|| {
+            list.insert(Connection { key, in_flight: 0, directions: Default::default() })
+        });
+        self.list[at].in_flight += 1;
+        at
     }
 
     /// Removes one message in flight.
     #[inline]
-    pub(super) fn close(&mut self, message: &Message) {
-        let connection = self.of(message);
+    pub(super) fn close(&mut self, at: u32) {
+        let connection = &mut self.list[at];
         connection.in_flight -= 1;
         if connection.in_flight == 0 {
             debug_assert!(connection.directions.iter().all(
                 |direction| direction.parked.is_empty() && direction.sent == direction.admitted
             ));
-            self.0.remove(&(message.origin, message.target));
+            self.by_ranks.remove(&connection.key);
+            self.list.remove(at);
         }
     }
 
     /// The direction in which a message travels.
     #[inline]
     pub(super) fn direction(&mut self, message: &Message) -> &mut Direction {
-        &mut self.of(message).directions[usize::from(message.back)]
+        &mut self.list[message.connection].directions[usize::from(message.back)]
     }
 }

@@ -6,7 +6,7 @@ use super::event::Event;
 use super::faults::FaultInjector;
 use super::lane::Lane;
 use super::memory::Memory;
-use super::message::{Connections, Messages};
+use super::message::{Connections, Message, Slots};
 use super::port::SimPort;
 use super::queue::{EventType, Queue};
 use super::violation::ViolationInjector;
@@ -92,7 +92,7 @@ pub struct Network {
     pub(super) clock: Time,
     pub(super) caller: u32,
     pub(super) queue: Queue,
-    pub(super) messages: Messages,
+    pub(super) messages: Slots<Message>,
     pub(super) connections: Connections,
     pub(super) nodes: Vec<Node>,
     /// Per leaf switch and uplink: up and down.
@@ -139,7 +139,7 @@ impl Network {
             clock: 0,
             caller: 0,
             queue: Queue::default(),
-            messages: Messages::default(),
+            messages: Slots::default(),
             connections: Connections::default(),
             nodes: (0..nodes).map(|_| Node::default()).collect(),
             links: vec![Default::default(); links as usize],
@@ -288,7 +288,7 @@ impl Network {
     /// True if nothing is in flight or undelivered.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.messages.in_flight() == 0
+        self.messages.len() == 0
             && self
                 .inboxes
                 .iter()
@@ -328,7 +328,7 @@ impl Network {
     /// Number of messages in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.messages.in_flight()
+        self.messages.len()
     }
 
     /// NIC credits in use, one per message in flight.

@@ -40,6 +40,7 @@ impl<'a> SimPort<'a> {
             target,
             window: self.window,
             ticket: 0,
+            connection: 0,
             number: 0,
             purpose,
             notification: None,

@@ -89,6 +89,7 @@ impl WordStore {
         let old = self.lock(window, home, word);
         let key = Self::lock_key(window, home, word);
         match access.applied_to(old) {
+            new if new == old => None,
             0 => self.words.remove(&key),
             new => self.words.insert(key, new),
         };
