@@ -229,7 +229,7 @@ impl<S: Script> World<S> {
         }
     }
 
-    /// Receives a message that has arrived, or sends clear-to-send if its data is still at the sender.
+    /// Receives a message that has arrived, or answers a ready-to-send with clear-to-send.
     pub(super) fn receive(&mut self, rank: Rank, from: Rank) {
         use two_sided::{PacketKind, packed};
         let mailbox = self.process(rank).mailbox.get_or_insert_default();

@@ -244,7 +244,7 @@ impl Memory {
 /// `inout = inout (op) input`, element by element. Independent of the library's own kernels, and
 /// simpler, because tests compare the two.
 fn reduce(element: Element, reduction: Reduction, inout: &mut [u8], input: &[u8]) {
-    // Combines the elements in a wider type. Conversion back rounds or wraps as the type itself does.
+    // Combines elements in a wider type. The conversion back rounds or wraps as the type does.
     macro_rules! each {
         ($type:ty, $combine:ident) => {
             for (inout, input) in inout

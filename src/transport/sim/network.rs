@@ -14,7 +14,7 @@ use super::words::{WordStore, fold};
 use super::{Carry, FaultInjection, Parameters, Time};
 use crate::engine::{Arrival, Change, LockTicket, LockWord, Stage, Ticket};
 
-/// What was delivered to a window of a rank and not polled yet.
+/// Deliveries to a window of a rank that its engine has not polled yet.
 #[derive(Default)]
 pub(super) struct Inbox {
     pub(super) finished: VecDeque<(Ticket, Stage)>,
@@ -50,7 +50,7 @@ pub struct Packet {
     pub acknowledged: bool,
 }
 
-/// What [`Network::advance`] advanced to.
+/// Result of [`Network::advance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextEvent {
     /// An event inside the network; see [`Network::next_woken`].
@@ -71,7 +71,7 @@ pub struct Stats {
     pub events: u64,
     /// Operations, signals, accesses and packets sent.
     pub messages: u64,
-    /// Bytes of these, and of answers.
+    /// Bytes of these messages, and of answers.
     pub bytes: u64,
     /// Copies inside nodes.
     pub copies: u64,
