@@ -92,7 +92,7 @@ enum Command {
 fn machine(name: &str) -> Result<Machine, String> {
     profile(name).ok_or_else(|| {
         let names: Vec<_> = PROFILES.iter().map(|machine| machine.name).collect();
-        format!("unknown profile {name}; available: {}", names.join(", "))
+        format!("unknown profile; available: {}", names.join(", "))
     })
 }
 

@@ -89,8 +89,8 @@ impl Network {
         }
     }
 
-    /// Schedules the events of a message whose times the caller has set. Events that are due now are
-    /// handled before it returns.
+    /// Schedules the events of a message whose times the caller has set. Handles those that are due
+    /// now before it returns.
     fn schedule_timed(&mut self, id: u32, times: Times, leaves: bool) {
         let Times { left, lands, done } = times;
         let ends = !matches!(self.messages[id].purpose, Purpose::Signal(_));
@@ -171,8 +171,8 @@ impl Network {
         self.latency(message.path) + hops + self.extra_delay()
     }
 
-    /// Reserves the port from which a message leaves, and schedules its next event. An answer leaves
-    /// the node of the target.
+    /// Reserves the port from which a message leaves, and schedules its next event. An answer
+    /// leaves the node of the target.
     fn depart(&mut self, id: u32, ready: Time) {
         let message = self.messages[id];
         self.stats.bytes += message.bytes;

@@ -130,8 +130,8 @@ impl Memory {
         self.windows.push(vec![vec![0; bytes]; self.private.len()]);
     }
 
-    /// True if the operation reads its origin buffer. A get and a get-accumulate with `MPI_NO_OP` do
-    /// not.
+    /// True if the operation reads its origin buffer. A get and a get-accumulate with `MPI_NO_OP`
+    /// do not.
     fn reads_origin(op: &Op) -> bool {
         match op.kind {
             OpKind::Get => false,

@@ -142,8 +142,8 @@ impl<'a> SimPort<'a> {
             && self.times.is_none()
             && self.net.connections.in_flight(peer, peer) == 0
         {
-            // A plain store. While operations to this rank itself are in flight through the NIC, the
-            // signal must follow them as a message.
+            // A plain store. While operations to this rank itself are in flight through the NIC,
+            // the signal must follow them as a message.
             let net = &mut *self.net;
             net.spend(net.parameters.local.post);
             net.record_event(self.window, peer, EventKind::Signalled { to: peer, word, value });
@@ -171,8 +171,8 @@ impl<'a> SimPort<'a> {
         let modelled = self.times.is_none();
         let net = &mut *self.net;
         if modelled && home == self.me && matches!(access, Atomic::Load | Atomic::Store(_)) {
-            // The CPU may access its own words directly: words that it stores to are never targets of
-            // an atomic read-modify-write.
+            // The CPU may access its own words directly: words that it stores to are never targets
+            // of an atomic read-modify-write.
             net.spend(net.parameters.local.post);
             return Answer::Now(net.change(self.window, home, home, word, access));
         }
