@@ -21,10 +21,10 @@ struct Arguments {
     /// The simulated machine.
     #[arg(long, global = true, default_value = "qdr-2014", value_parser = machine)]
     profile: Machine,
-    /// Each rank has a second core that makes progress while the first computes.
+    /// Give each rank a second core, which makes progress while the first computes.
     #[arg(long, global = true)]
     progress_thread: bool,
-    /// Machine parameters that override the profile, NAME=VALUE: ns, bytes, ps per byte.
+    /// Machine parameters that override the profile, NAME=VALUE, in ns, bytes or ps per byte.
     #[arg(long, global = true, value_delimiter = ',')]
     set: Vec<String>,
     #[command(subcommand)]
@@ -120,42 +120,39 @@ struct PendingLine<'a> {
     engine_bytes_per_epoch: f64,
 }
 
-/// The result of a run of an application.
-#[derive(Default, Serialize)]
-struct ApplicationLine<'a> {
+/// The result of a run of an application, with its parameters `P`.
+#[derive(Serialize)]
+struct ApplicationLine<'a, P> {
     application: &'a str,
     profile: &'a str,
     set: &'a [String],
     progress_thread: bool,
     series: &'a str,
     ranks: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    size: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    depth: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ahead: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    count: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    window: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    seed: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    per_second: Option<f64>,
+    #[serde(flatten)]
+    parameters: P,
     #[serde(flatten)]
     outcome: Outcome,
     cpu_seconds: f64,
     events_per_second: f64,
 }
 
-/// Runs `run` and measures its CPU time, which does not depend on the machine's other load.
-fn timed(run: impl FnOnce() -> Result<Outcome, String>) -> Result<(Outcome, f64), String> {
-    let began = cpu_seconds();
-    let outcome = run()?;
-    Ok((outcome, cpu_seconds() - began))
+#[derive(Serialize)]
+struct LuParameters {
+    size: u64,
+    depth: u64,
+    ahead: bool,
 }
 
+#[derive(Serialize)]
+struct TransactionsParameters {
+    count: u64,
+    window: u64,
+    seed: u64,
+    per_second: f64,
+}
+
+/// CPU time of this process, which does not depend on other load on the machine.
 fn cpu_seconds() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `CLOCK_PROCESS_CPUTIME_ID` exists on Linux, and `time` is a valid place for the
@@ -164,6 +161,7 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
+/// The calls of a series, and whether it sets the reorder flag.
 fn series_of(name: &str) -> Result<(Series, bool), String> {
     match name {
         "blocking" => Ok((Series::Blocking, false)),
@@ -177,8 +175,9 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let (mut machine, progress_thread) = (arguments.profile, arguments.progress_thread);
     for change in &arguments.set {
         let (name, value) =
-            change.split_once('=').ok_or_else(|| format!("{change} is not NAME=VALUE"))?;
-        machine.set(name, value.parse().map_err(|_| format!("{value} is not a number"))?)?;
+            change.split_once('=').ok_or_else(|| format!("--set {change}: not NAME=VALUE"))?;
+        let value = value.parse().map_err(|_| format!("--set {change}: not a number"))?;
+        machine.set(name, value)?;
     }
     let (machine, set) = (&machine, arguments.set.as_slice());
     match &arguments.command {
@@ -222,68 +221,72 @@ fn run(arguments: &Arguments) -> Result<(), String> {
             for (&size, &ranks) in
                 size.iter().flat_map(|size| ranks.iter().map(move |ranks| (size, ranks)))
             {
-                for name in series {
-                    let (calls, _) = series_of(name)?;
-                    let ring = (size, *depth, *ahead);
-                    let (outcome, cpu_seconds) =
-                        timed(|| applications::lu(machine, progress_thread, ranks, ring, calls))?;
-                    print(&ApplicationLine {
-                        application: "lu",
-                        profile: machine.name,
-                        set,
-                        progress_thread,
-                        series: name,
-                        ranks,
-                        size: Some(size),
-                        depth: Some(*depth),
-                        ahead: Some(*ahead),
-                        events_per_second: outcome.events as f64 / cpu_seconds,
-                        outcome,
-                        cpu_seconds,
-                        ..Default::default()
-                    })?;
-                }
+                let parameters = LuParameters { size, depth: *depth, ahead: *ahead };
+                let ring = (size, *depth, *ahead);
+                run_series(arguments, machine, "lu", ranks, series, |calls, _| {
+                    let outcome = applications::lu(machine, progress_thread, ranks, ring, calls)?;
+                    Ok((&parameters, outcome))
+                })?;
             }
             Ok(())
         }
-        Command::Transactions { ranks, count, warm_up, accounts, window, seed, series } => {
-            for (&ranks, name) in
-                ranks.iter().flat_map(|ranks| series.iter().map(move |name| (ranks, name)))
-            {
-                let (calls, reorder) = series_of(name)?;
-                let (warm_up, count, accounts, window, seed) =
-                    (*warm_up, *count, *accounts, *window, *seed);
-                let work = Transactions { warm_up, count, accounts, seed, window };
-                let (outcome, cpu_seconds) = timed(|| {
-                    applications::transactions(
+        &Command::Transactions {
+            ref ranks,
+            count,
+            warm_up,
+            accounts,
+            window,
+            seed,
+            ref series,
+        } => {
+            let work = Transactions { warm_up, count, accounts, seed, window };
+            for &ranks in ranks {
+                run_series(arguments, machine, "transactions", ranks, series, |calls, reorder| {
+                    let outcome = applications::transactions(
                         machine,
                         progress_thread,
                         ranks,
                         work,
                         calls,
                         reorder,
-                    )
-                })?;
-                print(&ApplicationLine {
-                    application: "transactions",
-                    profile: machine.name,
-                    set,
-                    progress_thread,
-                    series: name,
-                    ranks,
-                    count: Some(count),
-                    window: Some(window),
-                    seed: Some(seed),
-                    per_second: Some(f64::from(ranks) * count as f64 / outcome.seconds),
-                    events_per_second: outcome.events as f64 / cpu_seconds,
-                    outcome,
-                    cpu_seconds,
-                    ..Default::default()
+                    )?;
+                    let per_second = f64::from(ranks) * count as f64 / outcome.seconds;
+                    Ok((TransactionsParameters { count, window, seed, per_second }, outcome))
                 })?;
             }
             Ok(())
         }
     }
+}
+
+/// Runs an application in each series, and prints the results.
+fn run_series<P: Serialize>(
+    arguments: &Arguments,
+    machine: &Machine,
+    application: &str,
+    ranks: u32,
+    series: &[String],
+    run: impl Fn(Series, bool) -> Result<(P, Outcome), String>,
+) -> Result<(), String> {
+    for name in series {
+        let (calls, reorder) = series_of(name)?;
+        let began = cpu_seconds();
+        let (parameters, outcome) = run(calls, reorder)?;
+        let cpu_seconds = cpu_seconds() - began;
+        print(&ApplicationLine {
+            application,
+            profile: machine.name,
+            set: &arguments.set,
+            progress_thread: arguments.progress_thread,
+            series: name,
+            ranks,
+            parameters,
+            events_per_second: outcome.events as f64 / cpu_seconds,
+            outcome,
+            cpu_seconds,
+        })?;
+    }
+    Ok(())
 }
 
 fn main() -> ExitCode {

@@ -65,44 +65,41 @@ fn outcome(world: &mut World<Timed>, report: &Report) -> Outcome {
     let units: Vec<f64> =
         world.net().atomics_busy().map(|busy| busy as f64 / report.end.max(1) as f64).collect();
     let ranks = f64::from(world.ranks());
-    let all = || (0..world.ranks()).map(|rank| (world.memory(rank), world.time_in_calls(rank)));
-    let began = (0..world.ranks()).filter_map(|rank| world.script(rank).began).min().unwrap_or(0);
+    let all = 0..world.ranks();
+    let began = all.clone().filter_map(|rank| world.script(rank).began).min().unwrap_or(0);
+    let mean = |of: &dyn Fn(u32) -> f64| all.clone().map(of).sum::<f64>() / ranks;
     Outcome {
         seconds: (report.end - began) as f64 / SECOND as f64,
-        in_calls: all().map(|(_, time)| time as f64).sum::<f64>()
-            / ranks
-            / (report.end.max(1) as f64),
+        in_calls: mean(&|rank| world.time_in_calls(rank) as f64) / report.end.max(1) as f64,
         atomics_busy_mean: units.iter().sum::<f64>() / units.len() as f64,
         atomics_busy_max: units.iter().copied().fold(0.0, f64::max),
         events: report.stats.events,
         messages: report.stats.messages,
         refusals: report.stats.refusals,
         in_flight_max: report.stats.in_flight_max,
-        engine_bytes_peak_mean: all().map(|(memory, _)| memory.peak as f64).sum::<f64>() / ranks,
-        engine_bytes_peak_max: all().map(|(memory, _)| memory.peak).max().unwrap_or(0),
-        engine_bytes_end_mean: all().map(|(memory, _)| memory.bytes as f64).sum::<f64>() / ranks,
+        engine_bytes_peak_mean: mean(&|rank| world.memory(rank).peak as f64),
+        engine_bytes_peak_max: all.clone().map(|rank| world.memory(rank).peak).max().unwrap_or(0),
+        engine_bytes_end_mean: mean(&|rank| world.memory(rank).bytes as f64),
         trace: format!("{:016x}", report.trace),
     }
 }
 
+/// Runs the warm-up, if any, and the schedule of each rank.
 fn run(
     ranks: u32,
     machine: &Machine,
     progress_thread: bool,
     flags: ReorderFlags,
-    mut schedule: impl FnMut(i32, bool) -> Result<Option<Schedule>, String>,
+    schedules: impl Fn(i32) -> Result<(Option<Schedule>, Schedule), String>,
 ) -> Result<Outcome, String> {
     let settings = Settings { progress_thread, ..Settings::new(*machine) };
-    let schedules: Result<Vec<_>, String> = (0..ranks)
-        .map(|rank| {
-            let warm_up = schedule(rank.cast_signed(), true)?;
-            let schedule = schedule(rank.cast_signed(), false)?.ok_or("nothing to do")?;
-            Ok(Timed { warm_up, schedule, began: None })
-        })
-        .collect();
-    let mut schedules = schedules?.into_iter();
+    let scripts = (0..ranks).map(|rank| {
+        let (warm_up, schedule) = schedules(rank.cast_signed())?;
+        Ok(Timed { warm_up, schedule, began: None })
+    });
+    let mut scripts = scripts.collect::<Result<Vec<_>, String>>()?.into_iter();
     let mut world = World::new(ranks, settings, &[WindowSpec { bytes: 0, flags }], |_| {
-        schedules.next().expect("a schedule for each rank")
+        scripts.next().expect("a script for each rank")
     });
     let report = world.run().map_err(|stuck| stuck.to_string())?;
     Ok(outcome(&mut world, &report))
@@ -117,12 +114,9 @@ pub fn lu(
     series: Series,
 ) -> Result<Outcome, String> {
     let count = ranks.cast_signed();
-    run(ranks, machine, progress_thread, ReorderFlags::default(), |rank, warm_up| match warm_up {
-        true => Ok(None),
-        false => {
-            Schedule::lu(&LuOptions { rank, ranks: count, m, depth, ahead: ahead.into(), series })
-                .map(Some)
-        }
+    run(ranks, machine, progress_thread, ReorderFlags::default(), |rank| {
+        let options = LuOptions { rank, ranks: count, m, depth, ahead: ahead.into(), series };
+        Ok((None, Schedule::lu(&options)?))
     })
 }
 
@@ -150,25 +144,24 @@ pub fn transactions(
     series: Series,
     reorder: bool,
 ) -> Result<Outcome, String> {
-    let Transactions { warm_up: before, count, accounts, seed, window } = work;
-    let all = ranks.cast_signed();
+    let Transactions { warm_up, count, accounts, seed, window } = work;
     let flags = ReorderFlags { access_after_access: reorder, ..ReorderFlags::default() };
-    run(ranks, machine, progress_thread, flags, |rank, warm_up| {
-        if warm_up && before == 0 {
-            return Ok(None);
-        }
-        Schedule::transactions(&TransactionsOptions {
+    run(ranks, machine, progress_thread, flags, |rank| {
+        let options = TransactionsOptions {
             rank,
-            ranks: all,
-            count: if warm_up { before } else { count },
+            ranks: ranks.cast_signed(),
+            count,
             accounts,
-            // The warm-up uses other targets than the measurement.
-            seed: seed ^ u64::from(warm_up) << 63,
+            seed,
             window,
             flops: 0.0,
             audits: 0,
             series,
-        })
-        .map(Some)
+        };
+        let schedule = Schedule::transactions(&options)?;
+        // The warm-up uses other targets than the measurement.
+        let other = TransactionsOptions { count: warm_up, seed: seed ^ 1 << 63, ..options };
+        let warm_up = (warm_up > 0).then(|| Schedule::transactions(&other)).transpose()?;
+        Ok((warm_up, schedule))
     })
 }

@@ -40,8 +40,8 @@ impl Script for PilesUp {
     }
 }
 
-/// Lets `epochs` closed access epochs, with one put each, be pending in one rank, and then
-/// completes them one after the other.
+/// Runs a rank with `epochs` closed access epochs pending, one put each, which then complete one
+/// after the other. Returns the memory of its engine.
 pub fn pending_epochs(machine: &Machine, epochs: u64) -> Result<(Report, Memory), String> {
     let mut machine = *machine;
     machine.network.ranks_per_node = 1;

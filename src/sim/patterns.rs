@@ -194,12 +194,31 @@ struct Case {
     /// The flag that the two series differ in; `None`: blocking and nonblocking.
     flag: Option<ReorderFlags>,
     sizes: &'static [u64],
-    roles: fn(&dyn Fn() -> ScriptBuilder) -> Vec<ScriptBuilder>,
+    roles: Roles,
     /// The paper's values are for 1 MB, in the first and second series.
     metrics: &'static [Metric],
 }
 
-const ONE_MB: &[u64] = &[MEGABYTE];
+/// Makes the script of each rank, from an empty one.
+type Roles = fn(&dyn Fn() -> ScriptBuilder) -> Vec<ScriptBuilder>;
+
+/// A pattern with puts of 1 MB, blocking and nonblocking.
+const fn case(name: &'static str, figure: u32, roles: Roles) -> Case {
+    Case { name, figure, flag: None, sizes: &[MEGABYTE], roles, metrics: &[] }
+}
+
+impl Case {
+    const fn metrics(self, metrics: &'static [Metric]) -> Self {
+        Case { metrics, ..self }
+    }
+    const fn sizes(self, sizes: &'static [u64]) -> Self {
+        Case { sizes, ..self }
+    }
+    const fn flag(self, flag: ReorderFlags) -> Self {
+        Case { flag: Some(flag), ..self }
+    }
+}
+
 const OFF: ReorderFlags = ReorderFlags {
     access_after_access: false,
     access_after_exposure: false,
@@ -218,233 +237,156 @@ const fn mixed(described: f64, stated: f64) -> [Paper; 2] {
 }
 
 const CASES: &[Case] = &[
-    Case {
-        name: "reference_gats",
-        figure: 0,
-        flag: None,
-        sizes: ONE_MB,
-        roles: |script| {
-            vec![
-                script().begin().access(1, 0).finish(0).mark("end"),
-                script().begin().expose(0, 0).finish(0).mark("end"),
-            ]
-        },
-        metrics: &[
-            ("origin_epoch", 0, "end", stated(340.0, 340.0)),
-            ("target_epoch", 1, "end", stated(340.0, 340.0)),
-        ],
-    },
-    Case {
-        name: "reference_fence",
-        figure: 0,
-        flag: None,
-        sizes: ONE_MB,
-        roles: |script| {
-            let closes = |script: ScriptBuilder| script.fence(0).finish(0).mark("end");
-            vec![
-                closes(script().open_fence().begin().put(1)),
-                closes(script().open_fence().begin()),
-            ]
-        },
-        metrics: &[
-            ("origin_epoch", 0, "end", stated(340.0, 340.0)),
-            ("target_epoch", 1, "end", stated(340.0, 340.0)),
-        ],
-    },
-    Case {
-        name: "reference_lock",
-        figure: 0,
-        flag: None,
-        sizes: ONE_MB,
-        roles: |script| {
-            vec![
-                script().begin().lock(1).put(1).unlock(1, 0).finish(0).mark("end"),
-                script().begin(),
-            ]
-        },
-        metrics: &[("origin_epoch", 0, "end", stated(340.0, 340.0))],
-    },
-    Case {
-        name: "late_post",
-        figure: 2,
-        flag: None,
-        sizes: ONE_MB,
-        roles: |script| {
-            let origin = script().begin().access(0, 0);
-            let send = Step::Send { to: 1, bytes: origin.bytes };
-            let origin = if origin.nonblocking {
-                origin.step(send).mark("activity").finish(0).mark("epoch")
-            } else {
-                origin.mark("epoch").step(send).mark("activity")
-            };
-            vec![
-                script().begin().late().expose(2, 0).finish(0),
-                script().begin().step(Step::Receive { from: 2 }),
-                origin.mark("end"),
-            ]
-        },
-        metrics: &[
-            ("access_epoch", 2, "epoch", stated(1340.0, 1340.0)),
-            ("next_activity", 2, "activity", stated(1660.0, 340.0)),
-            ("cumulative", 2, "end", stated(1660.0, 1340.0)),
-        ],
-    },
-    Case {
-        name: "late_complete",
-        figure: 3,
-        flag: None,
-        sizes: &[4, 16, 64, 256, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, MEGABYTE],
-        roles: |script| {
-            vec![
-                script()
-                    .begin()
-                    .start(1)
-                    .put(1)
-                    .close_and_work(0, |script| script.complete(0))
-                    .mark("end"),
-                script().post(0).begin().wait(0).finish(0).mark("end"),
-            ]
-        },
-        metrics: &[
-            ("origin_epoch", 0, "end", stated(1000.0, 1000.0)),
-            ("target_epoch", 1, "end", described(1000.0, 340.0)),
-        ],
-    },
-    Case {
-        name: "early_fence",
-        figure: 4,
-        flag: None,
-        sizes: &[1 << 18, MEGABYTE],
-        roles: |script| {
-            let target = script().open_fence().begin().fence(0).late().finish(0).mark("end");
-            vec![script().open_fence().begin().put(1).fence(0).finish(0), target]
-        },
-        metrics: &[("cumulative", 1, "end", mixed(1340.0, 1010.0))],
-    },
-    Case {
-        name: "wait_at_fence",
-        figure: 5,
-        flag: None,
-        sizes: ONE_MB,
-        roles: |script| {
-            vec![
-                script()
-                    .open_fence()
-                    .begin()
-                    .put(1)
-                    .close_and_work(0, |script| script.fence(0))
-                    .mark("end"),
-                script().open_fence().begin().fence(0).finish(0).mark("end"),
-            ]
-        },
-        metrics: &[("target_epoch", 1, "end", described(1000.0, 340.0))],
-    },
-    Case {
-        name: "late_unlock",
-        figure: 6,
-        flag: None,
-        sizes: ONE_MB,
-        roles: |script| {
-            vec![
-                script()
-                    .lock(2)
-                    .held(2)
-                    .begin()
-                    .put(2)
-                    .close_and_work(0, |script| script.unlock(2, 0))
-                    .mark("end"),
-                script().begin().lock(2).put(2).unlock(2, 0).finish(0).mark("end"),
-                script().begin(),
-            ]
-        },
-        metrics: &[
-            ("first_lock", 0, "end", described(1000.0, 1000.0)),
-            ("second_lock", 1, "end", described(1340.0, 680.0)),
-        ],
-    },
-    Case {
-        name: "aaar_gats",
-        figure: 7,
-        flag: Some(ReorderFlags { access_after_access: true, ..OFF }),
-        sizes: ONE_MB,
-        roles: |script| {
-            vec![
-                script().begin().access(1, 0).access(2, 1).all(),
-                script().begin().late().expose(0, 0).all(),
-                script().begin().expose(0, 0).all(),
-            ]
-        },
-        metrics: &[
-            ("second_target", 2, "end", described(1680.0, 340.0)),
-            ("cumulative", 0, "end", described(1680.0, 1340.0)),
-        ],
-    },
-    Case {
-        name: "aaar_lock",
-        figure: 8,
-        flag: Some(ReorderFlags { access_after_access: true, ..OFF }),
-        sizes: ONE_MB,
-        roles: |script| {
-            vec![
-                script().lock(2).held(2).begin().put(2).late().unlock(2, 0).all(),
-                script().begin().lock(2).put(2).unlock(2, 0).lock(3).put(3).unlock(3, 1).all(),
-                script().begin(),
-                script().begin(),
-            ]
-        },
-        metrics: &[("cumulative", 1, "end", mixed(1680.0, 1340.0))],
-    },
-    Case {
-        name: "aaer",
-        figure: 9,
-        flag: Some(ReorderFlags { access_after_exposure: true, ..OFF }),
-        sizes: ONE_MB,
-        roles: |script| {
-            vec![
-                script().begin().late().access(2, 0).all(),
-                script().begin().expose(2, 0).all(),
-                script().begin().expose(0, 0).access(1, 1).all(),
-            ]
-        },
-        metrics: &[
-            ("second_target", 1, "end", described(1680.0, 340.0)),
-            ("cumulative", 2, "end", described(1680.0, 1340.0)),
-        ],
-    },
-    Case {
-        name: "eaer",
-        figure: 10,
-        flag: Some(ReorderFlags { exposure_after_exposure: true, ..OFF }),
-        sizes: ONE_MB,
-        roles: |script| {
-            vec![
-                script().begin().late().access(2, 0).all(),
-                script().begin().access(2, 0).all(),
-                script().begin().expose(0, 0).expose(1, 1).all(),
-            ]
-        },
-        metrics: &[
-            ("second_origin", 1, "end", described(1680.0, 340.0)),
-            ("cumulative", 2, "end", described(1680.0, 1340.0)),
-        ],
-    },
-    Case {
-        name: "eaar",
-        figure: 11,
-        flag: Some(ReorderFlags { exposure_after_access: true, ..OFF }),
-        sizes: ONE_MB,
-        roles: |script| {
-            vec![
-                script().begin().late().expose(2, 0).all(),
-                script().begin().access(2, 0).all(),
-                script().begin().access(0, 0).expose(1, 1).all(),
-            ]
-        },
-        metrics: &[
-            ("second_origin", 1, "end", described(1680.0, 340.0)),
-            ("cumulative", 2, "end", described(1680.0, 1340.0)),
-        ],
-    },
+    case("reference_gats", 0, |script| {
+        vec![
+            script().begin().access(1, 0).finish(0).mark("end"),
+            script().begin().expose(0, 0).finish(0).mark("end"),
+        ]
+    })
+    .metrics(&[
+        ("origin_epoch", 0, "end", stated(340.0, 340.0)),
+        ("target_epoch", 1, "end", stated(340.0, 340.0)),
+    ]),
+    case("reference_fence", 0, |script| {
+        let closes = |script: ScriptBuilder| script.fence(0).finish(0).mark("end");
+        vec![closes(script().open_fence().begin().put(1)), closes(script().open_fence().begin())]
+    })
+    .metrics(&[
+        ("origin_epoch", 0, "end", stated(340.0, 340.0)),
+        ("target_epoch", 1, "end", stated(340.0, 340.0)),
+    ]),
+    case("reference_lock", 0, |script| {
+        vec![script().begin().lock(1).put(1).unlock(1, 0).finish(0).mark("end"), script().begin()]
+    })
+    .metrics(&[("origin_epoch", 0, "end", stated(340.0, 340.0))]),
+    case("late_post", 2, |script| {
+        let origin = script().begin().access(0, 0);
+        let send = Step::Send { to: 1, bytes: origin.bytes };
+        let origin = if origin.nonblocking {
+            origin.step(send).mark("activity").finish(0).mark("epoch")
+        } else {
+            origin.mark("epoch").step(send).mark("activity")
+        };
+        vec![
+            script().begin().late().expose(2, 0).finish(0),
+            script().begin().step(Step::Receive { from: 2 }),
+            origin.mark("end"),
+        ]
+    })
+    .metrics(&[
+        ("access_epoch", 2, "epoch", stated(1340.0, 1340.0)),
+        ("next_activity", 2, "activity", stated(1660.0, 340.0)),
+        ("cumulative", 2, "end", stated(1660.0, 1340.0)),
+    ]),
+    case("late_complete", 3, |script| {
+        vec![
+            script()
+                .begin()
+                .start(1)
+                .put(1)
+                .close_and_work(0, |script| script.complete(0))
+                .mark("end"),
+            script().post(0).begin().wait(0).finish(0).mark("end"),
+        ]
+    })
+    .metrics(&[
+        ("origin_epoch", 0, "end", stated(1000.0, 1000.0)),
+        ("target_epoch", 1, "end", described(1000.0, 340.0)),
+    ])
+    .sizes(&[4, 16, 64, 256, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, MEGABYTE]),
+    case("early_fence", 4, |script| {
+        let target = script().open_fence().begin().fence(0).late().finish(0).mark("end");
+        vec![script().open_fence().begin().put(1).fence(0).finish(0), target]
+    })
+    .metrics(&[("cumulative", 1, "end", mixed(1340.0, 1010.0))])
+    .sizes(&[1 << 18, MEGABYTE]),
+    case("wait_at_fence", 5, |script| {
+        vec![
+            script()
+                .open_fence()
+                .begin()
+                .put(1)
+                .close_and_work(0, |script| script.fence(0))
+                .mark("end"),
+            script().open_fence().begin().fence(0).finish(0).mark("end"),
+        ]
+    })
+    .metrics(&[("target_epoch", 1, "end", described(1000.0, 340.0))]),
+    case("late_unlock", 6, |script| {
+        vec![
+            script()
+                .lock(2)
+                .held(2)
+                .begin()
+                .put(2)
+                .close_and_work(0, |script| script.unlock(2, 0))
+                .mark("end"),
+            script().begin().lock(2).put(2).unlock(2, 0).finish(0).mark("end"),
+            script().begin(),
+        ]
+    })
+    .metrics(&[
+        ("first_lock", 0, "end", described(1000.0, 1000.0)),
+        ("second_lock", 1, "end", described(1340.0, 680.0)),
+    ]),
+    case("aaar_gats", 7, |script| {
+        vec![
+            script().begin().access(1, 0).access(2, 1).all(),
+            script().begin().late().expose(0, 0).all(),
+            script().begin().expose(0, 0).all(),
+        ]
+    })
+    .metrics(&[
+        ("second_target", 2, "end", described(1680.0, 340.0)),
+        ("cumulative", 0, "end", described(1680.0, 1340.0)),
+    ])
+    .flag(ReorderFlags { access_after_access: true, ..OFF }),
+    case("aaar_lock", 8, |script| {
+        vec![
+            script().lock(2).held(2).begin().put(2).late().unlock(2, 0).all(),
+            script().begin().lock(2).put(2).unlock(2, 0).lock(3).put(3).unlock(3, 1).all(),
+            script().begin(),
+            script().begin(),
+        ]
+    })
+    .metrics(&[("cumulative", 1, "end", mixed(1680.0, 1340.0))])
+    .flag(ReorderFlags { access_after_access: true, ..OFF }),
+    case("aaer", 9, |script| {
+        vec![
+            script().begin().late().access(2, 0).all(),
+            script().begin().expose(2, 0).all(),
+            script().begin().expose(0, 0).access(1, 1).all(),
+        ]
+    })
+    .metrics(&[
+        ("second_target", 1, "end", described(1680.0, 340.0)),
+        ("cumulative", 2, "end", described(1680.0, 1340.0)),
+    ])
+    .flag(ReorderFlags { access_after_exposure: true, ..OFF }),
+    case("eaer", 10, |script| {
+        vec![
+            script().begin().late().access(2, 0).all(),
+            script().begin().access(2, 0).all(),
+            script().begin().expose(0, 0).expose(1, 1).all(),
+        ]
+    })
+    .metrics(&[
+        ("second_origin", 1, "end", described(1680.0, 340.0)),
+        ("cumulative", 2, "end", described(1680.0, 1340.0)),
+    ])
+    .flag(ReorderFlags { exposure_after_exposure: true, ..OFF }),
+    case("eaar", 11, |script| {
+        vec![
+            script().begin().late().expose(2, 0).all(),
+            script().begin().access(2, 0).all(),
+            script().begin().access(0, 0).expose(1, 1).all(),
+        ]
+    })
+    .metrics(&[
+        ("second_origin", 1, "end", described(1680.0, 340.0)),
+        ("cumulative", 2, "end", described(1680.0, 1340.0)),
+    ])
+    .flag(ReorderFlags { exposure_after_access: true, ..OFF }),
 ];
 
 /// Names of the patterns, the references first.

@@ -14,7 +14,7 @@ pub(super) enum Wait {
     Slot(Slot),
     AllSlots,
     Lock(u32, LockHeld),
-    /// Locks requested earlier; then the postponed step is made.
+    /// Locks requested earlier. The unfinished step follows.
     OlderLocks,
     /// The expectation in this slot of a window.
     Expectation(u32, Slot),
@@ -41,7 +41,7 @@ pub(super) enum SlotState {
 /// A step that takes several attempts or calls.
 #[derive(Debug)]
 pub(super) enum Unfinished {
-    /// To be made again.
+    /// A step that waits for older locks.
     Step(Step),
     /// The next call of an `IssueOthers`.
     Others { window: u32, op: Op, distance: u32 },
@@ -56,19 +56,21 @@ pub struct Memory {
     pub peak: i64,
 }
 
-/// The engine's request belongs to no slot.
+/// A request of the engine that belongs to no slot.
 pub(super) const UNBOUND: Slot = Slot::MAX;
 
 pub(super) struct Process<S> {
     pub(super) script: S,
     pub(super) state: RankState,
-    /// Time of its CPU.
+    /// Time that its CPU has reached.
     pub(super) clock: Time,
-    /// Time of its progress thread.
+    /// Time until which its progress thread is busy.
     pub(super) helper: Time,
     /// The valid alarm; earlier ones are ignored.
     pub(super) alarm: Option<u32>,
+    /// Tag of the last alarm.
     pub(super) alarms: u32,
+    /// An alarm for the progress thread is set.
     pub(super) helping: bool,
     /// Something arrived, or a refused call may be retried, since the last sweep.
     pub(super) called: bool,
@@ -82,7 +84,7 @@ pub(super) struct Process<S> {
     pub(super) arrival: Option<Arrival>,
     /// Expectations of tagged notifications, by slot.
     pub(super) expectations: HashMap<Slot, ExpectationId>,
-    /// Number of communication calls, which decides when to sweep.
+    /// Number of communication calls: every 64th sweeps.
     pub(super) communications: u32,
     pub(super) mailbox: Option<Box<Mailbox>>,
     pub(super) memory: Memory,
@@ -103,7 +105,7 @@ impl<S> Process<S> {
             called: false,
             slots: Vec::new(),
             slots_pending: 0,
-            bound: (0..windows).map(|_| Vec::new()).collect(),
+            bound: vec![Vec::new(); windows as usize],
             unfinished: None,
             flag: false,
             value: 0,
@@ -131,7 +133,7 @@ impl<S> Process<S> {
         self.slots[at] = held;
     }
 
-    /// Binds a request of the engine to a slot.
+    /// Binds a pending request of the engine to a slot.
     pub(super) fn bind(&mut self, window: u32, id: RequestId, slot: Slot) {
         let bound = &mut self.bound[window as usize];
         let at = id.index as usize;
@@ -140,6 +142,7 @@ impl<S> Process<S> {
         }
         assert_eq!(bound[at], UNBOUND, "the engine reused a request before it was reported");
         bound[at] = slot;
+        self.set(slot, SlotState::Pending);
     }
 
     /// Handles a completed request of the engine.
@@ -154,13 +157,7 @@ impl<S> Process<S> {
     /// Frees a slot. A pending request continues without one.
     pub(super) fn free(&mut self, slot: Slot) {
         assert_ne!(self.held(slot), SlotState::Free, "slot {slot} holds no request");
-        if self.held(slot) == SlotState::Pending {
-            let bound = self
-                .bound
-                .iter_mut()
-                .flatten()
-                .find(|bound| **bound == slot)
-                .expect("a pending request is tied to its slot");
+        if let Some(bound) = self.bound.iter_mut().flatten().find(|bound| **bound == slot) {
             *bound = UNBOUND;
         }
         self.set(slot, SlotState::Free);

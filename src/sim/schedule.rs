@@ -97,11 +97,11 @@ pub struct Schedule {
     state: Box<[u64]>,
     next: Next,
     series: Series,
-    /// Row length, to compute the bytes touched; 0: unknown.
+    /// Row length in elements, from which the bytes touched follow; 0: not LU.
     m: u64,
     /// Buffers read by audits, by request (if bytes are carried).
     audits: Vec<Vec<Addr>>,
-    /// Request whose epoch is complete when the last step returns.
+    /// Request of the last step, if its epoch is complete when the step returns.
     ends: Option<u64>,
     /// Number of audits, and of those whose halves did not match.
     pub audited: [u64; 2],
@@ -112,7 +112,7 @@ fn memory(bytes: usize) -> Box<[u64]> {
     vec![0; bytes.div_ceil(size_of::<u64>())].into()
 }
 
-/// Converts an error message from C.
+/// Converts an error message from C; NULL is success.
 fn problem(text: *const c_char) -> Result<(), String> {
     if text.is_null() {
         return Ok(());
@@ -191,9 +191,13 @@ impl Schedule {
         }
     }
 
-    /// Gives a call its buffers, if bytes are carried. An accumulate adds the amount and 1; a get
-    /// is recorded for its audit.
-    fn fill(&mut self, at: &mut Moment<'_>, step: &CStep, op: Op) -> Op {
+    /// The operation of a step. It gets a buffer if the network carries bytes: an accumulate adds
+    /// the amount and 1, and the buffer of a get is kept for [`audit`](Self::audit).
+    fn op(&mut self, at: &mut Moment<'_>, step: &CStep, kind: OpKind) -> Op {
+        let mut op = byte_op(kind, step.peer.max(0) as Rank, step.disp, step.bytes);
+        if kind == OpKind::Accumulate {
+            op = Op { element: native::I64, reduction: reduction::SUM, extent: 8, ..op };
+        }
         if !at.net.carries_bytes() {
             return op;
         }
@@ -204,7 +208,7 @@ impl Schedule {
         {
             to.copy_from_slice(&word.to_ne_bytes());
         }
-        if op.kind == OpKind::Get {
+        if kind == OpKind::Get {
             let request = step.request as usize;
             self.audits.resize(self.audits.len().max(request + 1), Vec::new());
             self.audits[request].push(buffer);
@@ -231,16 +235,6 @@ impl Schedule {
 /// `SCHEDULE_OTHERS`
 const OTHERS: i32 = -1;
 
-fn op(kind: OpKind, step: &CStep) -> Op {
-    let op = byte_op(kind, step.peer.max(0) as Rank, step.disp, step.bytes);
-    match kind {
-        OpKind::Accumulate => {
-            Op { element: native::I64, reduction: reduction::SUM, extent: 8, ..op }
-        }
-        _ => op,
-    }
-}
-
 impl Script for Schedule {
     fn next(&mut self, at: &mut Moment<'_>) -> Step {
         if let Some(request) = self.ends.take() {
@@ -258,10 +252,10 @@ impl Script for Schedule {
             1 => Step::Post { window, group },
             2 => Step::Start { window, group },
             3 if step.peer == OTHERS => {
-                Step::IssueOthers { window, op: self.fill(at, &step, op(OpKind::Put, &step)) }
+                Step::IssueOthers { window, op: self.op(at, &step, OpKind::Put) }
             }
-            3 => Step::Issue { window, op: self.fill(at, &step, op(OpKind::Put, &step)) },
-            4 => Step::Issue { window, op: self.fill(at, &step, op(OpKind::Accumulate, &step)) },
+            3 => Step::Issue { window, op: self.op(at, &step, OpKind::Put) },
+            4 => Step::Issue { window, op: self.op(at, &step, OpKind::Accumulate) },
             5 => Step::Complete { window, how: self.how(&step) },
             6 => Step::Wait { window, how: self.how(&step) },
             7 => {
@@ -277,7 +271,7 @@ impl Script for Schedule {
                 flops: step.flops,
                 bytes: step.rows * self.m.saturating_sub(step.work) * 8,
             },
-            11 => Step::Issue { window, op: self.fill(at, &step, op(OpKind::Get, &step)) },
+            11 => Step::Issue { window, op: self.op(at, &step, OpKind::Get) },
             other => unreachable!("schedule.h has no step {other}"),
         }
     }

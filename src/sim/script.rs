@@ -155,28 +155,3 @@ impl Script for Box<dyn Script> {
         self.as_mut().next(at)
     }
 }
-
-/// A script that is a list of steps. It records the time of each.
-#[derive(Clone, Debug, Default)]
-pub struct Steps {
-    /// The steps.
-    pub steps: Vec<Step>,
-    /// Begin of each step, and the end of the last.
-    pub began: Vec<Time>,
-}
-
-impl Steps {
-    /// A script of these steps.
-    #[must_use]
-    pub fn new(steps: Vec<Step>) -> Self {
-        Steps { steps, began: Vec::new() }
-    }
-}
-
-impl Script for Steps {
-    fn next(&mut self, at: &mut Moment<'_>) -> Step {
-        let index = self.began.len();
-        self.began.push(at.now);
-        self.steps.get(index).cloned().unwrap_or(Step::End)
-    }
-}

@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 
 use crate::engine::Rank;
 
-/// The kind of a packet, in its lowest bits; the message length is in the others.
+/// The kind of a packet: the two lowest bits of its content. The others are the message length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PacketKind {
     Eager,
-    /// Ready to send: a message of this length.
+    /// Ready to send: the sender has a message of this length.
     Ready,
-    /// Clear to send: the receive is posted.
+    /// Clear to send: the receiver has posted the receive.
     Clear,
     /// Message data of the rendezvous protocol.
     Data,

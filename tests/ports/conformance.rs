@@ -1,11 +1,11 @@
-//! What every transport must do, and the interface to the worlds that it is done in.
+//! The contract of every transport, and the interface of the worlds in which it is tested.
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::datatype::element::{native, reduction};
 
 use crate::world::InFlight;
 
-/// Turns after which a test that waits has failed.
+/// Steps after which a waiting test has failed.
 const MAX_TURNS: u32 = 200_000;
 
 /// The processes of one window in one thread.
@@ -20,7 +20,7 @@ pub trait World {
 
     fn port(&mut self, me: Rank) -> Self::Port<'_>;
 
-    /// Lets time go on, and all processes poll.
+    /// Advances time and lets all processes poll.
     fn step(&mut self);
 
     /// Private memory of a process, with this content.
@@ -60,7 +60,7 @@ fn op(kind: OpKind, target: Rank, disp: usize, len: usize) -> Op {
     }
 }
 
-/// Steps until `done` says so.
+/// Steps until `done` returns true.
 fn until<W: World>(world: &mut W, what: &str, mut done: impl FnMut(&mut W) -> bool) {
     for _ in 0..MAX_TURNS {
         if done(world) {
@@ -68,10 +68,10 @@ fn until<W: World>(world: &mut W, what: &str, mut done: impl FnMut(&mut W) -> bo
         }
         world.step();
     }
-    panic!("it does not end: {what}");
+    panic!("no end after {MAX_TURNS} steps: {what}");
 }
 
-/// Posts an operation, when there is room.
+/// Posts an operation as soon as the port accepts it.
 fn post<W: World>(world: &mut W, me: Rank, flight: &mut InFlight, op: &Op) {
     until(world, "room for an operation", |world| {
         flight.collect(&mut world.port(me));
@@ -92,12 +92,12 @@ struct Call {
     op: Op,
     origin: Vec<u8>,
     compare: Vec<u8>,
-    /// What it returns, if anything.
+    /// The data that it must return, if any.
     expected: Option<Vec<u8>>,
 }
 
 impl Call {
-    /// Draws one, and applies it to the model of the memory.
+    /// Draws an operation, and applies it to the model of the memory.
     fn draw(rng: &mut fastrand::Rng, me: Rank, size: usize, model: &mut [Vec<u8>]) -> Self {
         let ranks = model.len();
         let target = rng.usize(0..ranks);
@@ -307,7 +307,7 @@ pub fn lk7_every_word_is_one_word_from_wherever_it_is_accessed<W: World>() {
     world.end();
 }
 
-/// Each addition by any process, with others under way, finds a value that no other one finds.
+/// Concurrent additions by all processes each fetch a different value.
 pub fn lk1_additions_to_a_lock_word_are_atomic<W: World>() {
     const EACH: usize = 40;
     for seed in 0..10 {
@@ -338,7 +338,7 @@ pub fn lk1_additions_to_a_lock_word_are_atomic<W: World>() {
     }
 }
 
-/// When a counter is raised, the data of the operation before are there: every kind and size.
+/// When a counter rises, the data of the preceding operation is visible, for every kind and size.
 pub fn a_count_comes_behind_its_data<W: World>() {
     const SIZE: usize = 1 << 20;
     for seed in 0..48 {
@@ -381,8 +381,8 @@ pub fn a_count_comes_behind_its_data<W: World>() {
     }
 }
 
-/// Processes notify each other with numbers. None is lost or doubled, those of one origin keep
-/// their order, and the data of each are there when it arrives.
+/// Processes send each other numbered notifications. None is lost or duplicated, those of one
+/// origin keep their order, and each arrives after its data.
 pub fn tags_of_one_origin_come_in_order_behind_their_data<W: World>() {
     const EACH: u32 = 12;
     const ROOM: usize = 20_000;

@@ -1,4 +1,4 @@
-//! Windows with the ports that ship, over memory of this process.
+//! Windows with the production ports, over memory of this process.
 
 use mpix_rma::engine::*;
 
@@ -74,7 +74,7 @@ impl<P: Port> Port for Ref<'_, P> {
 pub trait Ports: Sized {
     type Port: Port;
 
-    /// Ports of processes with these memories, which are zeros.
+    /// Creates the ports of processes with these memories, which are zeroed.
     fn new(memories: &mut [Vec<u8>], seed: u64) -> (Self, Vec<Self::Port>);
 
     /// First byte of a process's window memory.
@@ -106,7 +106,7 @@ impl<P: Ports> World for Real<P> {
         let mut memories = vec![vec![0; bytes]; ranks as usize];
         let (maker, ports) = P::new(&mut memories, seed);
         let mut buffers = Buffers::default();
-        // Memory that a window has allocated may have been another one's.
+        // Memory that a window has allocated may hold data of an earlier window.
         ports.iter().for_each(|port| buffers.write(P::base(port), &vec![0; bytes]));
         Real { maker, ports, memories, buffers }
     }

@@ -1,4 +1,4 @@
-//! The simulated network at its worst: delays, refusals and slow processes.
+//! The simulated network with injected faults: delays, refusals and slow processes.
 #![cfg(feature = "sim")]
 
 use mpix_rma::engine::*;

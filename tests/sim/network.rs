@@ -266,7 +266,7 @@ fn injected_faults_keep_the_order_of_a_connection() {
             for from in 0..4usize {
                 for to in 0..4usize {
                     let told = net.call(to as u32, |port| port.observe(from as u32, Word::Done));
-                    // A get that is reported has been read at the target when it landed there.
+                    // A completed get has read the target's memory when it took effect there.
                     assert!(
                         told <= landed[from][to],
                         "seed {seed}: {from} told {to} of {told}, {} landed",

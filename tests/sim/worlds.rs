@@ -63,6 +63,12 @@ fn a_put_in_a_gats_epoch_moves_its_bytes() {
     assert!(at > 0 && at < 100 * US, "{at}");
 }
 
+/// A script of these steps.
+fn list(steps: Vec<Step>) -> impl Script {
+    let mut steps = steps.into_iter();
+    move |_: &mut Moment<'_>| steps.next().unwrap_or(Step::End)
+}
+
 /// Fences, and puts of every rank to every other rank.
 fn all_to_all(ranks: u32, faults: FaultInjection) -> Report {
     let machine = profile("qdr-2014").unwrap();
@@ -83,7 +89,7 @@ fn all_to_all(ranks: u32, faults: FaultInjection) -> Report {
                 steps.push(Step::Compute(u64::from(me) * US));
                 steps.push(Step::Await(0));
             }
-            Steps::new(steps)
+            list(steps)
         },
     );
     world.run().unwrap_or_else(|stuck| panic!("{stuck}"))
@@ -120,7 +126,7 @@ fn a_deadlock_is_reported() {
         Settings::new(profile("qdr-2014").unwrap()),
         &[WindowSpec::default()],
         |me| {
-            Steps::new(if me == 0 {
+            list(if me == 0 {
                 vec![
                     Step::Start { window: 0, group: Group::One(1) },
                     Step::Issue { window: 0, op: op(OpKind::Put, 1, 8) },
@@ -167,7 +173,7 @@ fn nested_locks_in_one_order_do_not_deadlock() {
                 ]);
                 steps.extend([unlock(1, 15), unlock(0, 14)]);
             }
-            Steps::new(steps)
+            list(steps)
         });
         if let Err(stuck) = world.run() {
             panic!("seed {seed}: {stuck}");

@@ -11,8 +11,8 @@
 //! | mutual exclusion and queue order of locks [LK-1] | `common/rules/exclusion` |
 //! | nothing completes before its conditions [EP-3, FE-1, FL-1, MA-2, PR-3] | `common/rules/completion` |
 //! | no notification before its data | `common/rules/completion`, and what its target sees |
-//! | none lost, none twice; values and resets agree | `watcher`, `checks/counts` |
-//! | tagged notifications are matched as the rules of matching say, in order | `checks/tags` |
+//! | none lost, none duplicated; values and resets agree | `watcher`, `checks/counts` |
+//! | tagged notifications are matched by MPI's rules, in order | `checks/tags` |
 //! | everything legal ends, within a time derived from the program [EP-10] | `settings`, and the world's own |
 //! | nothing is left | `checks/leaks` |
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// One source file: what stands in it, and the same without comments and literals.
+/// One source file: its lines, and the same lines without comments and literals.
 struct Source {
     path: String,
     lines: Vec<String>,
@@ -107,7 +107,7 @@ fn strip(text: &str) -> Vec<String> {
     out.lines().map(str::to_owned).collect()
 }
 
-/// True if `word` stands in `line` and does not continue a longer name.
+/// True if `line` contains `word`, not as a part of a longer name.
 fn mentions(line: &str, word: &str) -> bool {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {
@@ -255,7 +255,7 @@ fn arrows_point_one_way() {
     );
     report(
         "only src/mpi/abi/world.rs reads the environment",
-        "settings stand in one table (src/runtime/config.rs) and are agreed over all processes at \
+        "settings are in one table (src/runtime/config.rs), and all processes agree on them at \
          MPI_Init",
         &mentioned("src", &["src/mpi/abi/world.rs"], &["env::var", "env::var_os", "env::vars"]),
     );
@@ -274,7 +274,7 @@ fn files_are_short() {
     }
     report(
         "no file has more than 1000 lines",
-        "a file is read whole; ask why already over 700",
+        "readers read a file as a whole; aim for at most 700",
         &found,
     );
 }
@@ -338,7 +338,7 @@ fn nothing_is_unfinished() {
     }
     report(
         "no todo!, unimplemented!, dbg!, TODO",
-        "what is called done is done; what is missing stands in the documentation of limits",
+        "unfinished work must not look finished; the documentation lists what is missing",
         &found,
     );
     report(
@@ -389,8 +389,7 @@ fn stated_rules() -> BTreeSet<String> {
     stated
 }
 
-/// Everything in a text that looks like the id of a rule of one of these families; `LK-1 to LK-6`
-/// cites all six.
+/// Every id of a rule of one of these families in a text; `LK-1 to LK-6` cites all six.
 fn cited_rules(text: &str, families: &BTreeSet<&str>) -> BTreeSet<String> {
     let number_of = |word: &str| {
         let (family, number) = word.split_once('-')?;
@@ -441,11 +440,7 @@ fn rules_are_cited_where_they_are_kept_and_tested() {
             }
         }
     }
-    report(
-        "every rule that is cited stands in docs/SPEC.md",
-        "else nobody can look it up",
-        &unknown,
-    );
+    report("every rule that is cited is in docs/SPEC.md", "else nobody can look it up", &unknown);
     let mut missing: Vec<String> =
         stated.difference(&kept).map(|id| format!("[{id}] in no file of src")).collect();
     missing.extend(stated.difference(&tested).map(|id| format!("[{id}] in no test")));

@@ -1,4 +1,4 @@
-//! The global allocator of `mpix-sim`, which counts what engine code holds.
+//! The global allocator of `mpix-sim`, which counts the memory that engine code holds.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 

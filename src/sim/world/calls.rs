@@ -3,7 +3,7 @@
 use super::*;
 
 impl<S: Script> World<S> {
-    /// Makes the next step, or continues the unfinished one.
+    /// Makes the next step of a rank, or continues its unfinished one.
     pub(super) fn step(&mut self, rank: Rank, watch: &mut impl Watch) -> Result<Flow, Stuck> {
         let step = match self.process(rank).unfinished.take() {
             Some(Unfinished::Step(step)) => step,
@@ -37,12 +37,11 @@ impl<S: Script> World<S> {
             return Ok(Flow::Wait(Wait::OlderLocks));
         }
         watch.called(self.net.clock(), rank, &step);
-        let flow = match self.call(rank, step, watch) {
-            Ok(flow) => flow,
-            Err(error) => return Err(self.stuck(StuckBecause::Refused { rank, error })),
-        };
+        let flow = self
+            .call(rank, step, watch)
+            .map_err(|error| self.stuck(StuckBecause::Refused { rank, error }))?;
         self.net.note(u64::from(rank) << 32 ^ self.net.clock());
-        self.tell_after(rank, watch);
+        self.watch_after(rank, watch);
         Ok(flow)
     }
 
@@ -168,10 +167,31 @@ impl<S: Script> World<S> {
                 }
                 Ok(Flow::Next)
             }
-            Step::Lock { blocking, .. } | Step::LockAll { blocking, .. } => {
-                self.lock(rank, step, blocking)
+            Step::Lock { window, mode, target, assert, blocking } => {
+                self.call_engine(rank, window, |engine, port| {
+                    engine.lock(port, mode, target, assert)
+                })?;
+                // The memory of the rank's own node is reached by load and store [EP-1].
+                let near = self.net.parameters().same_node(rank, target);
+                let held = LockHeld::after_lock(target, near, MANY_THREADS);
+                Ok(match held.filter(|_| blocking) {
+                    Some(held) => self.wait_unless_over(rank, Wait::Lock(window, held)),
+                    None => Flow::Next,
+                })
             }
-            Step::Await(slot) => Ok(self.await_slot(rank, slot)),
+            Step::LockAll { window, assert, blocking } => {
+                self.call_engine(rank, window, |engine, port| engine.lock_all(port, assert))?;
+                let wait = Wait::Lock(window, LockHeld::after_lock_all());
+                Ok(if blocking { self.wait_unless_over(rank, wait) } else { Flow::Next })
+            }
+            Step::Await(slot) => {
+                assert_ne!(
+                    self.process(rank).held(slot),
+                    SlotState::Free,
+                    "rank {rank} waits for slot {slot}, which holds no request"
+                );
+                Ok(self.wait_unless_over(rank, Wait::Slot(slot)))
+            }
             Step::AwaitAll => Ok(self.wait_unless_over(rank, Wait::AllSlots)),
             Step::TestSlot(slot) => {
                 self.sweep(rank, watch);
@@ -195,15 +215,6 @@ impl<S: Script> World<S> {
         if self.is_over(rank, wait) { Flow::Next } else { Flow::Wait(wait) }
     }
 
-    pub(super) fn await_slot(&mut self, rank: Rank, slot: Slot) -> Flow {
-        assert_ne!(
-            self.process(rank).held(slot),
-            SlotState::Free,
-            "rank {rank} waits for slot {slot}, which holds no request"
-        );
-        self.wait_unless_over(rank, Wait::Slot(slot))
-    }
-
     pub(super) fn opening(
         &mut self,
         rank: Rank,
@@ -211,19 +222,20 @@ impl<S: Script> World<S> {
         group: &Group,
         call: impl FnOnce(&mut Window, &mut SimPort<'_>, &[Rank]) -> Result<(), SyncError>,
     ) -> Result<Flow, SyncError> {
-        let mut scratch = std::mem::take(&mut self.group);
-        scratch.clear();
-        match group {
-            Group::One(other) => scratch.push(*other),
-            Group::Others => scratch.extend((0..self.ranks()).filter(|other| *other != rank)),
-            Group::List(list) => scratch.extend_from_slice(list),
-        }
-        let result = self.call_engine(rank, window, |engine, port| call(engine, port, &scratch));
-        self.group = scratch;
-        result.map(|()| Flow::Next)
+        let others: Vec<_>;
+        let group = match group {
+            Group::One(other) => std::slice::from_ref(other),
+            Group::List(list) => list,
+            Group::Others => {
+                others = (0..self.ranks()).filter(|other| *other != rank).collect();
+                &others
+            }
+        };
+        self.call_engine(rank, window, |engine, port| call(engine, port, group))?;
+        Ok(Flow::Next)
     }
 
-    /// Makes a call that returns an outcome, and waits for it or puts its request into a slot.
+    /// Makes a call that may return a request. Waits for the request, or puts it into a slot.
     pub(super) fn closing(
         &mut self,
         rank: Rank,
@@ -248,47 +260,15 @@ impl<S: Script> World<S> {
                 self.process(rank).set(slot, SlotState::Complete);
                 Flow::Next
             }
-            (Outcome::Pending(id), How::Blocking) => self.block(rank, window, id),
+            (Outcome::Pending(id), How::Blocking) => {
+                self.wait_unless_over(rank, Wait::Request(window, id))
+            }
             (Outcome::Pending(id), How::Slot(slot)) => {
                 self.process(rank).bind(window, id, slot);
-                self.process(rank).set(slot, SlotState::Pending);
                 // Every call of the library makes progress [PR-1].
                 self.sweep(rank, watch);
                 Flow::Next
             }
-        })
-    }
-
-    pub(super) fn block(&mut self, rank: Rank, window: u32, id: RequestId) -> Flow {
-        self.wait_unless_over(rank, Wait::Request(window, id))
-    }
-
-    pub(super) fn lock(
-        &mut self,
-        rank: Rank,
-        step: Step,
-        blocking: bool,
-    ) -> Result<Flow, SyncError> {
-        let wait = match step {
-            Step::Lock { window, mode, target, assert, .. } => {
-                self.call_engine(rank, window, |engine, port| {
-                    engine.lock(port, mode, target, assert)
-                })?;
-                let parameters = self.net.parameters();
-                // The memory of the rank's own node is reached by load and store [EP-1].
-                let near = parameters.node(rank) == parameters.node(target);
-                LockHeld::after_lock(target, near, MANY_THREADS)
-                    .map(|held| Wait::Lock(window, held))
-            }
-            Step::LockAll { window, assert, .. } => {
-                self.call_engine(rank, window, |engine, port| engine.lock_all(port, assert))?;
-                Some(Wait::Lock(window, LockHeld::after_lock_all()))
-            }
-            _ => unreachable!("not a lock"),
-        };
-        Ok(match wait {
-            Some(wait) if blocking => self.wait_unless_over(rank, wait),
-            _ => Flow::Next,
         })
     }
 
@@ -305,7 +285,7 @@ impl<S: Script> World<S> {
         Flow::Wait(Wait::Sent)
     }
 
-    /// The last rank to arrive releases all others.
+    /// Enters the barrier of all ranks. The last rank releases the others.
     pub(super) fn barrier(&mut self, rank: Rank) -> Flow {
         self.in_barrier.push(rank);
         if self.in_barrier.len() < self.processes.len() {

@@ -1,4 +1,4 @@
-//! Progress of ranks in time: they wake up, continue their scripts, and sweep while they wait.
+//! Runs ranks in virtual time: they wake up, continue their scripts, and sweep while they wait.
 
 use super::*;
 
@@ -12,7 +12,8 @@ impl<S: Script> World<S> {
         self.net.alarm(at, rank, tag);
     }
 
-    pub(super) fn rings(
+    /// Handles an alarm of the rank's CPU or progress thread. A replaced alarm has no effect.
+    pub(super) fn handle_alarm(
         &mut self,
         rank: Rank,
         tag: u32,
@@ -29,8 +30,6 @@ impl<S: Script> World<S> {
             return Ok(());
         }
         self.process(rank).alarm = None;
-        let at = self.net.now();
-        self.net.begin(rank, at);
         self.go_on(rank, watch)
     }
 
@@ -53,11 +52,10 @@ impl<S: Script> World<S> {
             self.set_alarm(rank, at);
             return Ok(());
         }
-        self.net.begin(rank, now);
         self.go_on(rank, watch)
     }
 
-    /// Lets the progress thread sweep, now or when it is free.
+    /// Runs a sweep of the progress thread, now or when the thread is free.
     pub(super) fn help(&mut self, rank: Rank, watch: &mut impl Watch) {
         let now = self.net.now();
         let process = self.process(rank);
@@ -74,8 +72,9 @@ impl<S: Script> World<S> {
         self.process(rank).helper = self.net.clock();
     }
 
-    /// Lets the rank's CPU run: it sweeps if it waits, and continues its script as far as possible.
+    /// Runs the rank's CPU: sweeps if the rank waits, and continues its script as far as possible.
     pub(super) fn go_on(&mut self, rank: Rank, watch: &mut impl Watch) -> Result<(), Stuck> {
+        self.net.begin(rank, self.net.now());
         if let RankState::Waiting(wait) = self.process(rank).state {
             let began = self.process(rank).clock;
             self.sweep(rank, watch);
@@ -85,8 +84,8 @@ impl<S: Script> World<S> {
             process.in_calls += clock - began;
             process.clock = clock;
             if !over {
-                // What arrived during the sweep has an event of its own. What the sweep itself
-                // caused is looked at now.
+                // Later arrivals wake the rank by events. Deliveries that the sweep itself caused
+                // have none, so they need an alarm.
                 if self.has_news(rank) {
                     self.set_alarm(rank, clock);
                 }
@@ -126,30 +125,22 @@ impl<S: Script> World<S> {
                 process.in_calls += clock - began;
             }
             match flow {
-                Flow::Next => {}
-                Flow::Compute => {
-                    self.set_alarm(rank, clock);
-                    return Ok(());
-                }
+                Flow::Next if !self.must_pause() => continue,
+                Flow::Next | Flow::Compute => {}
                 Flow::Wait(wait) => {
-                    process.state = RankState::Waiting(wait);
+                    self.process(rank).state = RankState::Waiting(wait);
                     // A wait starts with a sweep, unless nothing has arrived.
-                    if self.has_news(rank) {
-                        self.set_alarm(rank, clock);
+                    if !self.has_news(rank) {
+                        return Ok(());
                     }
-                    return Ok(());
                 }
                 Flow::End => {
-                    process.state = RankState::Ended;
+                    self.process(rank).state = RankState::Ended;
                     self.ended += 1;
-                    self.set_alarm(rank, clock);
-                    return Ok(());
                 }
             }
-            if self.must_pause() {
-                self.set_alarm(rank, clock);
-                return Ok(());
-            }
+            self.set_alarm(rank, clock);
+            return Ok(());
         }
     }
 
@@ -160,14 +151,14 @@ impl<S: Script> World<S> {
             || (0..self.net.windows()).any(|window| self.net.has_news(window, rank))
     }
 
-    /// Sweeps over all windows of the rank, each as long as it makes progress.
+    /// Sweeps each window of the rank until it makes no more progress.
     pub(super) fn sweep(&mut self, rank: Rank, watch: &mut impl Watch) {
         self.sweeps += 1;
         self.process(rank).called = false;
         self.net.note(u64::from(rank) << 8 | 0xff);
         self.read_mailbox(rank);
-        // Start with a pseudo-random window. With round-robin, a window that retries a lock in step
-        // with the turns could take every credit that is returned.
+        // Start with a pseudo-random window. If the windows took turns, one that retries a lock at
+        // the same rate could take every returned credit.
         let windows = self.net.windows();
         let mixed = self.sweeps.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         let first = (mixed % u64::from(windows.max(1))) as u32;
@@ -175,10 +166,10 @@ impl<S: Script> World<S> {
             while self.call_engine(rank, window, |engine, port| engine.progress(port)) {}
             self.report(rank, window, watch);
         }
-        self.tell_after(rank, watch);
+        self.watch_after(rank, watch);
     }
 
-    pub(super) fn tell_after(&mut self, rank: Rank, watch: &mut impl Watch) {
+    pub(super) fn watch_after(&mut self, rank: Rank, watch: &mut impl Watch) {
         let ranks = self.processes.len();
         let mut own = self.windows.iter().skip(rank as usize).step_by(ranks);
         watch.after(rank, &mut own, &mut self.net);
@@ -238,7 +229,7 @@ impl<S: Script> World<S> {
         }
     }
 
-    /// Receives a message that has arrived, or answers its sender that the receive is posted.
+    /// Receives a message that has arrived, or answers a ready-to-send with clear-to-send.
     pub(super) fn receive(&mut self, rank: Rank, from: Rank) {
         use two_sided::{PacketKind, packed};
         let mailbox = self.process(rank).mailbox.get_or_insert_default();
@@ -273,16 +264,12 @@ impl<S: Script> World<S> {
                 over
             }
             Wait::Expectation(window, slot) => self.is_met(rank, window, slot),
-            Wait::Sent => self
-                .process(rank)
-                .mailbox
-                .as_mut()
-                .is_some_and(|mailbox| std::mem::take(&mut mailbox.sent)),
-            Wait::Received(_) => self
-                .process(rank)
-                .mailbox
-                .as_mut()
-                .is_some_and(|mailbox| std::mem::take(&mut mailbox.received)),
+            Wait::Sent | Wait::Received(_) => {
+                let mailbox = self.process(rank).mailbox.get_or_insert_default();
+                let over =
+                    if wait == Wait::Sent { &mut mailbox.sent } else { &mut mailbox.received };
+                std::mem::take(over)
+            }
         }
     }
 

@@ -46,7 +46,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Settings without faults, bytes and limits.
+    /// Settings without faults, payload bytes and limits.
     #[must_use]
     pub fn new(machine: Machine) -> Self {
         Settings {
@@ -69,14 +69,15 @@ pub trait Watch {
     fn outcome(&mut self, _rank: Rank, _window: u32, _outcome: Outcome, _net: &mut Network) {}
     /// The engine reported a request complete.
     fn completed(&mut self, _rank: Rank, _window: u32, _id: RequestId, _net: &mut Network) {}
-    /// A wait for counters found this. Called before the request's `completed`.
+    /// A wait for counters returned `found`. Called before [`completed`](Self::completed) for its
+    /// request.
     fn notified(&mut self, _rank: Rank, _window: u32, _found: Notified, _net: &mut Network) {}
-    /// A reset returned this.
+    /// A reset of a counter returned `taken`.
     fn taken(&mut self, _rank: Rank, _window: u32, _taken: Notified, _net: &mut Network) {}
     /// The expectation in a slot of a rank was met, by `last`.
     fn met(&mut self, _rank: Rank, _window: u32, _place: Slot, _last: Arrival, _net: &mut Network) {
     }
-    /// A probe found this.
+    /// A probe returned `found`.
     fn probed(
         &mut self,
         _rank: Rank,
@@ -86,7 +87,7 @@ pub trait Watch {
         _net: &mut Network,
     ) {
     }
-    /// A call or sweep of a rank has ended. `windows` are the rank's engines, in order.
+    /// A call or sweep of a rank has ended. `windows` are the rank's engines, by window number.
     fn after(
         &mut self,
         _rank: Rank,
@@ -107,7 +108,7 @@ impl Watch for Unwatched {}
 /// Results of a run that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// When the last rank had ended and nothing was in flight.
+    /// Time at which the last rank had ended and nothing was in flight.
     pub end: Time,
     /// Number of calls of all ranks.
     pub calls: u64,
@@ -158,7 +159,7 @@ enum Flow {
 /// Communication calls between two sweeps, as in the library [PR-1].
 const CALLS_PER_SWEEP: u32 = 64;
 /// Maximum number of ranks described when a run is stuck.
-const TOLD: usize = 16;
+const DESCRIBED_MAX: usize = 16;
 /// Lowest bit of an alarm's tag: the alarm is for the progress thread.
 const HELPER: u32 = 1;
 
@@ -171,7 +172,6 @@ pub struct World<S> {
     processes: Vec<Process<S>>,
     ended: u32,
     in_barrier: Vec<Rank>,
-    group: Vec<Rank>,
     calls: u64,
     sweeps: u64,
 }
@@ -206,7 +206,6 @@ impl<S: Script> World<S> {
             processes,
             ended: 0,
             in_barrier: Vec::new(),
-            group: Vec::new(),
             calls: 0,
             sweeps: 0,
         }
@@ -228,7 +227,7 @@ impl<S: Script> World<S> {
                 return Err(self.stuck(StuckBecause::LiveLock));
             }
             if let NextEvent::Alarm { rank, tag } = occurrence {
-                self.rings(rank, tag, watch)?;
+                self.handle_alarm(rank, tag, watch)?;
             }
             while let Some(rank) = self.net.next_woken() {
                 self.woken(rank, watch)?;
@@ -303,22 +302,20 @@ impl<S: Script> World<S> {
     fn stuck(&self, because: StuckBecause) -> Stuck {
         use std::fmt::Write as _;
         let mut text = String::new();
-        let waiting = |(rank, process): &&(u32, &Process<S>)| {
+        let windows = 0..self.net.windows();
+        let mut unfinished: Vec<_> = (0..self.ranks()).zip(&self.processes).collect();
+        unfinished.retain(|(rank, process)| {
             process.state != RankState::Ended
-                || (0..self.net.windows()).any(|window| !self.window(window, *rank).is_quiet())
-        };
-        let all: Vec<_> = (0..).zip(&self.processes).collect();
-        let mut told = 0;
-        for (rank, process) in all.iter().filter(waiting).take(TOLD) {
+                || windows.clone().any(|window| !self.window(window, *rank).is_quiet())
+        });
+        for (rank, process) in unfinished.iter().take(DESCRIBED_MAX) {
             let _ = write!(text, "\n  rank {rank}: {:?}", process.state);
-            for window in 0..self.net.windows() {
+            for window in windows.clone() {
                 let _ = write!(text, "; window {window}: {}", self.window(window, *rank).waits());
             }
-            told += 1;
         }
-        let waiting = all.iter().filter(waiting).count();
-        if waiting > told {
-            let _ = write!(text, "\n  and {} more ranks", waiting - told);
+        if unfinished.len() > DESCRIBED_MAX {
+            let _ = write!(text, "\n  and {} more ranks", unfinished.len() - DESCRIBED_MAX);
         }
         let _ = write!(text, "\n  messages in flight: {}", self.net.in_flight());
         Stuck { because, at: self.net.now(), text }

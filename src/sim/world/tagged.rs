@@ -65,7 +65,7 @@ impl<S: Script> World<S> {
         matches!(state, ExpectationState::Met(_))
     }
 
-    /// Ends a wait for an expectation: reports its last notification and makes it idle.
+    /// Ends a wait for an expectation: reports its last notification and makes it idle again.
     pub(super) fn finish_expectation(
         &mut self,
         rank: Rank,

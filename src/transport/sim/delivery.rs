@@ -2,8 +2,9 @@
 //! target.
 
 use super::event::EventKind;
-use super::message::{Message, NIL, Path, Purpose};
+use super::message::{Message, NO_TICKET, Path, Purpose};
 use super::network::{Network, Packet};
+use super::parameters::transfer_time;
 use super::queue::EventType;
 use super::violation::Violation;
 use super::{Time, Times};
@@ -46,34 +47,24 @@ impl Network {
     }
 
     /// Returns the credit of a message to its origin.
-    fn return_credit(&mut self, connection: u32, origin: u32) {
+    fn return_credit(&mut self, message: &Message) {
         if self.violates(Violation::KeepCredit) {
             return;
         }
-        self.connections.close(connection);
+        let origin = message.origin;
+        self.connections.close(message.connection);
         let node = self.parameters.node(origin) as usize;
         self.nodes[node].in_flight -= 1;
-        if !self.nodes[node].starved.is_empty() {
-            for rank in std::mem::take(&mut self.nodes[node].starved) {
-                self.wake(rank);
-            }
+        for rank in std::mem::take(&mut self.nodes[node].starved) {
+            self.wake(rank);
         }
         if std::mem::take(&mut self.starving[origin as usize]) {
             self.wake(origin);
         }
     }
 
-    /// Path of a message that must pass the NIC.
-    pub(super) fn path_by_nic(&self, origin: u32, target: u32) -> Path {
-        if self.parameters.node(origin) == self.parameters.node(target) {
-            Path::Loopback
-        } else {
-            Path::Wire
-        }
-    }
-
-    /// Sends a message when its CPU's clock is reached, or at the caller's times. The caller has
-    /// obtained a credit.
+    /// Sends a message at the calling CPU's time, or with the given `times`. The caller has checked
+    /// that there is a credit.
     pub(super) fn send(&mut self, mut message: Message, op: Option<&Op>, times: Option<Times>) {
         message.connection = self.connections.open(message.origin, message.target);
         let node = self.parameters.node(message.origin) as usize;
@@ -81,7 +72,7 @@ impl Network {
         self.stats.messages += 1;
         let Message { origin, window, inlined, .. } = message;
         let id = self.messages.insert(message);
-        self.stats.in_flight_max = self.stats.in_flight_max.max(self.messages.alive());
+        self.stats.in_flight_max = self.stats.in_flight_max.max(self.messages.len());
         if let (Some(memory), Some(op)) = (&mut self.memory, op) {
             memory.attach(id, op);
             if inlined {
@@ -93,14 +84,14 @@ impl Network {
             }
         }
         match times {
-            Some(times) => self.follow(id, times, !inlined),
+            Some(times) => self.schedule_timed(id, times, !inlined),
             None => self.depart(id, self.clock),
         }
     }
 
-    /// Lets a message leave, land and end at its own times. What is due now happens before the
-    /// return.
-    fn follow(&mut self, id: u32, times: Times, leaves: bool) {
+    /// Schedules the events of a message whose times the caller has set. Handles those that are due
+    /// now before it returns.
+    fn schedule_timed(&mut self, id: u32, times: Times, leaves: bool) {
         let Times { left, lands, done } = times;
         let ends = !matches!(self.messages[id].purpose, Purpose::Signal(_));
         let stages = [
@@ -110,7 +101,7 @@ impl Network {
         ];
         for (_, at, stage) in stages.into_iter().filter(|(happens, ..)| *happens) {
             if at <= self.now {
-                self.deliver(stage, id);
+                self.handle(stage, id);
             } else {
                 self.push(at, stage, id, 0);
             }
@@ -147,8 +138,7 @@ impl Network {
             }
             Purpose::Put | Purpose::Get if message.notification.is_some() => unit,
             Purpose::Accumulate | Purpose::Fetch => {
-                unit + (u128::from(message.bytes) * u128::from(self.parameters.accumulate_byte_fs)
-                    / 1000) as Time
+                unit + transfer_time(message.bytes, self.parameters.accumulate_byte_fs)
             }
             _ => 0,
         }
@@ -171,8 +161,8 @@ impl Network {
         self.faults.as_mut().map_or(0, |faults| faults.delay(now))
     }
 
-    /// Time of an acknowledgement.
-    fn way_back(&mut self, message: &Message) -> Time {
+    /// Time from the effect of a message to its acknowledgement at the origin.
+    fn return_time(&mut self, message: &Message) -> Time {
         let (from, to) = self.nodes_of(message);
         let hops = match self.parameters.tree {
             Some(tree) if self.leaf(from) != self.leaf(to) => 2 * tree.hop,
@@ -181,17 +171,17 @@ impl Network {
         self.latency(message.path) + hops + self.extra_delay()
     }
 
-    /// Sends a message in its own direction: an answer leaves its target.
+    /// Reserves the port from which a message leaves, and schedules its next event. An answer
+    /// leaves the node of the target.
     fn depart(&mut self, id: u32, ready: Time) {
         let message = self.messages[id];
         self.stats.bytes += message.bytes;
-        let direction = self.connections.direction(message.connection, message.back);
+        let direction = self.connections.direction(&message);
         let number = direction.sent;
         direction.sent = direction.sent.wrapping_add(1);
         let ready = ready.max(direction.left);
         self.messages[id].number = number;
         let latency = self.latency(message.path) + self.extra_delay();
-        let lead = self.unit_time(&message);
         if message.path == Path::Shared {
             let at = ready + self.parameters.local.serial(message.bytes) + latency;
             return self.push(at, EventType::Arrive, id, 0);
@@ -202,7 +192,7 @@ impl Network {
         let packet = self.parameters.wire.serial(self.parameters.mtu);
         let out = &mut self.nodes[from].out;
         let start = if bulk { out.bulk(ready, busy) } else { out.short(ready, busy, packet) };
-        self.connections.direction(message.connection, message.back).left = start + serial;
+        self.connections.direction(&message).left = start + serial;
         if !message.back
             && !message.inlined
             && (self.memory.is_some() || self.parameters.local_stage)
@@ -211,10 +201,18 @@ impl Network {
         }
         if self.leaf(from) != self.leaf(to) {
             self.push(start + latency / 2, EventType::Switch, id, 0);
-        } else if bulk {
-            self.push(start + latency, EventType::Head, id, 0);
         } else {
-            self.push(start + serial + latency + lead, EventType::Arrive, id, 0);
+            self.push_arrival(id, &message, start + latency);
+        }
+    }
+
+    /// Schedules the arrival of a message at the target's port, which its head reaches at `head`.
+    fn push_arrival(&mut self, id: u32, message: &Message, head: Time) {
+        if self.is_bulk(message) {
+            self.push(head, EventType::Head, id, 0);
+        } else {
+            let serial = self.parameters.wire.serial(message.bytes);
+            self.push(head + serial + self.unit_time(message), EventType::Arrive, id, 0);
         }
     }
 
@@ -235,53 +233,35 @@ impl Network {
         let up = pass(leaves[0], 0, self.now);
         let down = pass(leaves[1], 1, up + tree.hop);
         let head = down + tree.hop + self.latency(message.path) / 2;
-        if bulk {
-            self.push(head, EventType::Head, id, 0);
-        } else {
-            let lead = self.unit_time(&message);
-            self.push(head + busy + lead, EventType::Arrive, id, 0);
-        }
+        self.push_arrival(id, &message, head);
     }
 
-    /// True if no earlier message of the connection is missing. Otherwise the message is parked.
+    /// True if all earlier messages of the connection have landing times. Otherwise parks the
+    /// message.
     fn is_next(&mut self, id: u32) -> bool {
         let message = self.messages[id];
-        let direction = self.connections.direction(message.connection, message.back);
+        let direction = self.connections.direction(&message);
         if message.number == direction.admitted {
             return true;
         }
-        let later = |other: u32, messages: &super::message::Slots<Message>| {
-            messages[other].number.wrapping_sub(message.number) < 1 << 31
-        };
-        if direction.parked == NIL || later(direction.parked, &self.messages) {
-            self.messages[id].next = std::mem::replace(&mut direction.parked, id);
-            return false;
-        }
-        let mut before = direction.parked;
-        while self.messages[before].next != NIL
-            && !later(self.messages[before].next, &self.messages)
-        {
-            before = self.messages[before].next;
-        }
-        self.messages[id].next = self.messages[before].next;
-        self.messages[before].next = id;
+        let messages = &self.messages;
+        let is_later = |other: &u32| messages[*other].number.wrapping_sub(message.number) < 1 << 31;
+        let at = direction.parked.partition_point(is_later);
+        direction.parked.insert(at, id);
         false
     }
 
     /// Fixes the time at which the message lands: `at`, or just after its predecessor. Resumes a
     /// parked successor.
     fn schedule_landing(&mut self, id: u32, at: Time) -> Time {
-        let Message { connection, back, .. } = self.messages[id];
-        let direction = self.connections.direction(connection, back);
+        let direction = self.connections.direction(&self.messages[id]);
         direction.admitted = direction.admitted.wrapping_add(1);
         let at = at.max(direction.landed + 1);
         direction.landed = at;
-        let (next, turn) = (direction.parked, direction.admitted);
-        if next != NIL && self.messages[next].number == turn {
-            let (now, bulk) = (self.now, self.is_bulk(&self.messages[next]));
-            self.connections.direction(connection, back).parked = self.messages[next].next;
-            self.messages[next].next = NIL;
-            self.push(now, if bulk { EventType::Head } else { EventType::Arrive }, next, 0);
+        let (messages, admitted) = (&self.messages, direction.admitted);
+        if let Some(next) = direction.parked.pop_if(|next| messages[*next].number == admitted) {
+            let bulk = self.is_bulk(&self.messages[next]);
+            self.push(self.now, if bulk { EventType::Head } else { EventType::Arrive }, next, 0);
         }
         at
     }
@@ -300,8 +280,8 @@ impl Network {
         let at = self.schedule_landing(id, at);
         let effect = message.purpose != Purpose::Put || message.notification.is_some();
         if !effect && self.memory.is_none() {
-            // Without payload nothing observes the effect itself.
-            let at = at + self.way_back(&message);
+            // Nothing observes the effect of a put without bytes, so it needs no event.
+            let at = at + self.return_time(&message);
             self.push(at, EventType::Done, id, 0);
         } else {
             self.push(at, EventType::Land, id, 0);
@@ -334,8 +314,8 @@ impl Network {
         }
     }
 
-    /// When a message that has arrived completely at `at` has passed the atomic unit, if it uses
-    /// it.
+    /// Time at which a message that has arrived completely at `at` leaves the node's atomic unit,
+    /// which it occupies for `time`.
     fn through_unit(&mut self, node: usize, at: Time, time: Time) -> Time {
         if time == 0 {
             return at;
@@ -374,7 +354,7 @@ impl Network {
                     self.raise(window, origin, target, word, message.value);
                 }
                 self.messages.remove(id);
-                self.return_credit(message.connection, origin);
+                self.return_credit(&message);
             }
             Purpose::Access(word, access) => {
                 let mut old = self.change(window, origin, target, word, access);
@@ -388,18 +368,22 @@ impl Network {
             }
             Purpose::Packet => {
                 let packet = Packet { from: origin, value: message.value, acknowledged: false };
-                self.packets[target as usize].push_back(packet);
-                self.wake(target);
+                self.deliver_packet(target, packet);
                 self.answer(id, &message, 0);
             }
         }
+    }
+
+    fn deliver_packet(&mut self, to: u32, packet: Packet) {
+        self.packets[to as usize].push_back(packet);
+        self.wake(to);
     }
 
     /// Schedules the end of a message, by an acknowledgement or an answer whose bytes take
     /// `serial`.
     fn answer(&mut self, id: u32, message: &Message, serial: Time) {
         if !message.timed {
-            let at = self.now + self.way_back(message) + serial;
+            let at = self.now + self.return_time(message) + serial;
             self.push(at, EventType::Done, id, 0);
         }
     }
@@ -418,7 +402,7 @@ impl Network {
         if let Some(late) =
             self.delayed.filter(|late| atomic && pair(&self.messages[*late]) == pair(message))
         {
-            self.catch_up(late);
+            self.apply_delayed(late);
         }
     }
 
@@ -438,11 +422,17 @@ impl Network {
     }
 
     /// Raises a counter of the target, or delivers the tag.
-    pub(super) fn notify(&mut self, window: u32, origin: u32, target: u32, told: Notification) {
-        match told.kind() {
+    pub(super) fn notify(
+        &mut self,
+        window: u32,
+        origin: u32,
+        target: u32,
+        notification: Notification,
+    ) {
+        match notification.kind() {
             NotificationKind::Counter(index) => self.words.notify(window, target, index),
             NotificationKind::Tag(tag) => {
-                self.tell(window, target).arrivals.push_back(Arrival { source: origin, tag });
+                self.deliver_to(window, target).arrivals.push_back(Arrival { source: origin, tag });
             }
         }
         self.wake(target);
@@ -457,7 +447,7 @@ impl Network {
     }
 
     /// Applies an operation that was delayed in violation of the contract.
-    fn catch_up(&mut self, id: u32) {
+    fn apply_delayed(&mut self, id: u32) {
         self.delayed = None;
         let message = self.messages[id];
         self.apply(id, &message, 1);
@@ -469,7 +459,7 @@ impl Network {
         self.record_event(window, from, EventKind::Seen { to, word, value });
         if self.words.raise(window, to, from, word, value) && !self.violates(Violation::LoseChange)
         {
-            self.tell(window, to).changes.push_back(Change::Signal(from, word));
+            self.deliver_to(window, to).changes.push_back(Change::Signal(from, word));
         }
     }
 
@@ -482,21 +472,21 @@ impl Network {
         word: LockWord,
         access: Atomic,
     ) -> u64 {
-        let old = self.words.change(window, home, word, |old| access.applied_to(old));
+        let old = self.words.access(window, home, word, access);
         self.record_event(window, by, EventKind::Accessed { home, word, access, old });
         if by != home
             && access != Atomic::Load
             && matches!(word, LockWord::Holders | LockWord::Intent | LockWord::Licensed)
         {
-            // Waiting ranks poll these words. Polling at home sends no message that would wake the
-            // rank.
+            // Ranks that wait for a lock poll these words. A rank polls its own without a message
+            // whose answer would wake it.
             self.wake(home);
         }
         if let LockWord::Grant { target } = word
             && access != Atomic::Load
             && !self.violates(Violation::LoseChange)
         {
-            self.tell(window, home).changes.push_back(Change::LockGrant(target));
+            self.deliver_to(window, home).changes.push_back(Change::LockGrant(target));
         }
         old
     }
@@ -532,9 +522,9 @@ impl Network {
         {
             self.record_event(message.window, message.origin, EventKind::Local(op));
         }
-        let told = self.parameters.local_stage && message.ticket != NIL;
-        if told && matches!(message.purpose, Purpose::Put | Purpose::Accumulate) {
-            self.tell(message.window, message.origin)
+        let reported = self.parameters.local_stage && message.ticket != NO_TICKET;
+        if reported && matches!(message.purpose, Purpose::Put | Purpose::Accumulate) {
+            self.deliver_to(message.window, message.origin)
                 .finished
                 .push_back((Ticket(message.ticket), Stage::Local));
         }
@@ -543,7 +533,7 @@ impl Network {
     /// A message is acknowledged or answered.
     fn done(&mut self, id: u32) {
         if self.delayed == Some(id) {
-            self.catch_up(id);
+            self.apply_delayed(id);
         }
         let message = self.messages[id];
         let Message { origin, window, ticket, .. } = message;
@@ -551,13 +541,13 @@ impl Network {
         match message.purpose {
             Purpose::Access(..) if self.violates(Violation::LoseAnswer) => {}
             Purpose::Access(..) => {
-                self.tell(window, origin).answers.push_back((LockTicket(ticket), message.value))
+                let answer = (LockTicket(ticket), message.value);
+                self.deliver_to(window, origin).answers.push_back(answer);
             }
             Purpose::Packet => {
                 let packet =
                     Packet { from: message.target, value: message.value, acknowledged: true };
-                self.packets[origin as usize].push_back(packet);
-                self.wake(origin);
+                self.deliver_packet(origin, packet);
             }
             Purpose::Put | Purpose::Get | Purpose::Accumulate | Purpose::Fetch => {
                 if let Some(op) =
@@ -566,18 +556,19 @@ impl Network {
                 {
                     self.record_event(window, origin, EventKind::Local(op));
                 }
-                if ticket != NIL {
-                    self.tell(window, origin).finished.push_back((Ticket(ticket), Stage::Remote));
+                if ticket != NO_TICKET {
+                    let finished = (Ticket(ticket), Stage::Remote);
+                    self.deliver_to(window, origin).finished.push_back(finished);
                 }
             }
             Purpose::Signal(_) => unreachable!("signals are not acknowledged"),
         }
-        self.return_credit(message.connection, origin);
+        self.return_credit(&message);
     }
 
     /// Handles an event of a message, or the wake-up of a rank that was refused.
     #[inline]
-    pub(super) fn deliver(&mut self, kind: EventType, subject: u32) {
+    pub(super) fn handle(&mut self, kind: EventType, subject: u32) {
         match kind {
             EventType::Switch => self.switch(subject),
             EventType::Head => self.head(subject),

@@ -1,11 +1,12 @@
-//! Fault injection within the port's contract: the worst that a reliable network may do, by seed.
+//! Fault injection within the port's contract: the worst that a reliable network may do, drawn from
+//! a seed.
 
 use super::Time;
 
 /// Which faults are injected, and how often. The default (all 0) injects none. Equal seeds give
 /// equal runs.
 ///
-/// Scarce credits are set in [`Parameters`](super::Parameters), late ranks in scripts.
+/// [`Parameters`](super::Parameters) sets scarce credits, and scripts make ranks late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultInjection {
     /// Seed of the random numbers.
@@ -36,19 +37,22 @@ pub(super) struct FaultInjector {
     faults: FaultInjection,
     rng: fastrand::Rng,
     burst_until: Time,
-    slow_ranks: Vec<bool>,
-    slow_nics: Vec<bool>,
+    /// Factor by which the CPU of each rank is slower.
+    cpu_factors: Vec<Time>,
+    /// Factor by which the NIC of each node is slower.
+    nic_factors: Vec<Time>,
 }
 
 impl FaultInjector {
     pub(super) fn new(faults: FaultInjection, ranks: u32, nodes: u32) -> Self {
         let mut rng = fastrand::Rng::with_seed(faults.seed);
-        let mut chosen = |count: u32, one_in: u32| {
-            (0..count).map(|_| one_in > 0 && rng.u32(0..one_in) == 0).collect()
+        let mut factors = |count: u32, one_in: u32, factor: u32| {
+            let mut is_slow = || one_in > 0 && rng.u32(0..one_in) == 0;
+            (0..count).map(|_| if is_slow() { factor.max(1).into() } else { 1 }).collect()
         };
-        let slow_ranks = chosen(ranks, faults.slow_rank_one_in);
-        let slow_nics = chosen(nodes, faults.slow_nic_one_in);
-        FaultInjector { faults, rng, burst_until: 0, slow_ranks, slow_nics }
+        let cpu_factors = factors(ranks, faults.slow_rank_one_in, faults.slow_rank_factor);
+        let nic_factors = factors(nodes, faults.slow_nic_one_in, faults.slow_nic_factor);
+        FaultInjector { faults, rng, burst_until: 0, cpu_factors, nic_factors }
     }
 
     /// Injected delay for a message sent at `now`.
@@ -63,7 +67,7 @@ impl FaultInjector {
         delay
     }
 
-    /// If a post is refused: the time until its rank is woken.
+    /// Draws whether a post is refused. If so, returns the time until its rank is woken.
     pub(super) fn refuses(&mut self) -> Option<Time> {
         let FaultInjection { refuse_one_in, refuse_max, .. } = self.faults;
         (refuse_one_in > 0 && self.rng.u32(0..refuse_one_in) == 0)
@@ -71,18 +75,10 @@ impl FaultInjector {
     }
 
     pub(super) fn cpu_time(&self, rank: u32, time: Time) -> Time {
-        if self.slow_ranks[rank as usize] {
-            time * u64::from(self.faults.slow_rank_factor.max(1))
-        } else {
-            time
-        }
+        time * self.cpu_factors[rank as usize]
     }
 
     pub(super) fn nic_time(&self, node: u32, time: Time) -> Time {
-        if self.slow_nics[node as usize] {
-            time * u64::from(self.faults.slow_nic_factor.max(1))
-        } else {
-            time
-        }
+        time * self.nic_factors[node as usize]
     }
 }

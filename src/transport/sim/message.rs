@@ -5,19 +5,19 @@ use hashbrown::HashMap;
 use super::Time;
 use crate::engine::{Atomic, LockWord, Notification, Word};
 
-/// End of a list.
-pub(super) const NIL: u32 = u32::MAX;
+/// The ticket of an operation whose completion is not reported.
+pub(super) const NO_TICKET: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Put,
     Get,
     Accumulate,
-    /// Accumulates and compare-and-swaps that fetch.
+    /// Get-accumulate and compare-and-swap.
     Fetch,
     Signal(Word),
     Access(LockWord, Atomic),
-    /// A packet of the network's owner.
+    /// A packet of the network's owner, for two-sided communication.
     Packet,
 }
 
@@ -41,17 +41,15 @@ pub(super) struct Message {
     pub(super) connection: u32,
     /// Sequence number within its connection and direction.
     pub(super) number: u32,
-    /// Next parked message of the connection.
-    pub(super) next: u32,
     pub(super) purpose: Purpose,
-    /// What an operation tells its target when it has taken effect.
+    /// Notification of the target, which follows the operation's effect.
     pub(super) notification: Option<Notification>,
     pub(super) path: Path,
     /// True for an answer, which travels from target to origin.
     pub(super) back: bool,
     /// The origin buffer was read when the operation was posted.
     pub(super) inlined: bool,
-    /// Its owner set its [`Times`](super::Times), so it waits for no port and keeps no order.
+    /// The caller set its [`Times`](super::Times), so it waits for no port and keeps no order.
     pub(super) timed: bool,
     /// Length on the wire, in this direction.
     pub(super) bytes: u64,
@@ -91,7 +89,7 @@ impl<T> Slots<T> {
         self.free.push(at);
     }
 
-    pub(super) fn alive(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.list.len() - self.free.len()
     }
 }
@@ -111,21 +109,21 @@ impl<T> std::ops::IndexMut<u32> for Slots<T> {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Direction {
     pub(super) sent: u32,
     /// Messages whose landing time is fixed.
     pub(super) admitted: u32,
-    /// Landing time of the last of these. The next lands later.
+    /// Landing time of the last admitted message. The next lands later.
     pub(super) landed: Time,
     /// When the last byte of the last message leaves.
     pub(super) left: Time,
-    /// Messages that overtook their predecessors, in order.
-    pub(super) parked: u32,
+    /// Messages that overtook a predecessor, highest number first.
+    pub(super) parked: Vec<u32>,
 }
 
 /// A connection with messages in flight. An idle connection has no state and is removed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Connection {
     key: u64,
     pub(super) in_flight: u32,
@@ -138,8 +136,6 @@ pub(super) struct Connections {
     by_ranks: HashMap<u64, u32>,
     list: Slots<Connection>,
 }
-
-const IDLE: Direction = Direction { sent: 0, admitted: 0, landed: 0, left: 0, parked: NIL };
 
 impl Connections {
     fn key(origin: u32, target: u32) -> u64 {
@@ -157,7 +153,7 @@ impl Connections {
         let key = Self::key(origin, target);
         let list = &mut self.list;
         let at = *self.by_ranks.entry(key).or_insert_with(|| {
-            list.insert(Connection { key, in_flight: 0, directions: [IDLE; 2] })
+            list.insert(Connection { key, in_flight: 0, directions: Default::default() })
         });
         self.list[at].in_flight += 1;
         at
@@ -169,18 +165,17 @@ impl Connections {
         let connection = &mut self.list[at];
         connection.in_flight -= 1;
         if connection.in_flight == 0 {
-            debug_assert!(
-                connection.directions.iter().all(
-                    |direction| direction.parked == NIL && direction.sent == direction.admitted
-                )
-            );
+            debug_assert!(connection.directions.iter().all(
+                |direction| direction.parked.is_empty() && direction.sent == direction.admitted
+            ));
             self.by_ranks.remove(&connection.key);
             self.list.remove(at);
         }
     }
 
+    /// The direction in which a message travels.
     #[inline]
-    pub(super) fn direction(&mut self, at: u32, back: bool) -> &mut Direction {
-        &mut self.list[at].directions[usize::from(back)]
+    pub(super) fn direction(&mut self, message: &Message) -> &mut Direction {
+        &mut self.list[message.connection].directions[usize::from(message.back)]
     }
 }

@@ -1,6 +1,6 @@
 //! Memory held by engine code. The allocator of `mpix-sim` asks [`in_engine`] and calls [`note`];
-//! with other allocators the figures are 0. [`engine`] enters engine code, and ports leave it by
-//! [`outside`].
+//! with other allocators all counts are 0. The owner of an engine calls it inside [`engine`], and
+//! ports run their own code inside [`outside`].
 
 use std::cell::Cell;
 
@@ -31,16 +31,18 @@ pub fn bytes() -> i64 {
 /// Runs engine code.
 #[inline]
 pub fn engine<R>(code: impl FnOnce() -> R) -> R {
-    let before = IN_ENGINE.replace(true);
-    let result = code();
-    IN_ENGINE.set(before);
-    result
+    run_as(true, code)
 }
 
 /// Runs code that engine code called but that is not part of it.
 #[inline]
 pub fn outside<R>(code: impl FnOnce() -> R) -> R {
-    let before = IN_ENGINE.replace(false);
+    run_as(false, code)
+}
+
+#[inline]
+fn run_as<R>(in_engine: bool, code: impl FnOnce() -> R) -> R {
+    let before = IN_ENGINE.replace(in_engine);
     let result = code();
     IN_ENGINE.set(before);
     result

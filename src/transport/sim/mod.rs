@@ -26,8 +26,8 @@
 //! - **Atomics** on lock words, and accumulates, take effect one after the other in the target's
 //!   NIC, at a limited rate. Accesses to a rank's own memory or node go through the NIC's loopback,
 //!   so that all share one atomicity domain [LK-7]. An accumulate occupies the unit for one gap and
-//!   its bytes. A rank reads its own words, and writes those that nobody exchanges, without the
-//!   NIC.
+//!   its bytes. A rank loads its own words, and stores to those that are never targets of an atomic
+//!   read-modify-write, without the NIC.
 //! - **Inside a node** put and get are copies by the calling CPU, complete on return. Copies of one
 //!   node share its memory bus, in call order. Signals are stores that become visible after the
 //!   class's latency.
@@ -37,8 +37,8 @@
 //!   its NIC until it is acknowledged (signals: visible). Without a credit the answer is "no
 //!   resource", and the rank is woken when credits return.
 //!
-//! [`SimPort::timed`] bypasses the model for one message: the caller sets its [`Times`], and the
-//! message overtakes others as they say. Tests script unordered links with it.
+//! [`SimPort::timed`] bypasses the model for one message: the caller sets its [`Times`], so that it
+//! may overtake others. Tests script unordered links with it.
 #![forbid(unsafe_code)]
 
 mod delivery;

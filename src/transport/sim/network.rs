@@ -12,10 +12,9 @@ use super::queue::{EventType, Queue};
 use super::violation::ViolationInjector;
 use super::words::{WordStore, fold};
 use super::{Carry, FaultInjection, Parameters, Time};
-use crate::engine::{Addr, Arrival, Change, LockTicket, LockWord, Shaped, Stage, Ticket};
-use crate::transport::datatype::Shape;
+use crate::engine::{Arrival, Change, LockTicket, LockWord, Stage, Ticket};
 
-/// What was delivered to a window of a rank and not polled yet.
+/// Deliveries to a window of a rank that its engine has not polled yet.
 #[derive(Default)]
 pub(super) struct Inbox {
     pub(super) finished: VecDeque<(Ticket, Stage)>,
@@ -23,7 +22,7 @@ pub(super) struct Inbox {
     pub(super) changes: VecDeque<Change>,
     /// Tagged notifications.
     pub(super) arrivals: VecDeque<Arrival>,
-    /// Something was delivered since the last poll.
+    /// Something was delivered since the last poll of the window.
     pub(super) fresh: bool,
 }
 
@@ -51,7 +50,7 @@ pub struct Packet {
     pub acknowledged: bool,
 }
 
-/// What [`Network::advance`] advanced to.
+/// Result of [`Network::advance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextEvent {
     /// An event inside the network; see [`Network::next_woken`].
@@ -72,7 +71,7 @@ pub struct Stats {
     pub events: u64,
     /// Operations, signals, accesses and packets sent.
     pub messages: u64,
-    /// Bytes of these, and of answers.
+    /// Bytes of these messages, and of answers.
     pub bytes: u64,
     /// Copies inside nodes.
     pub copies: u64,
@@ -89,7 +88,7 @@ pub struct Network {
     pub(super) ranks: u32,
     pub(super) parameters: Parameters,
     pub(super) now: Time,
-    /// Time of the calling CPU, and its rank.
+    /// Time that the calling CPU has reached, and its rank.
     pub(super) clock: Time,
     pub(super) caller: u32,
     pub(super) queue: Queue,
@@ -106,7 +105,7 @@ pub struct Network {
     pub(super) faults: Option<FaultInjector>,
     /// Ranks that were refused because their connection had no credit.
     pub(super) starving: Vec<bool>,
-    /// Ranks that an injected fault refused, and that will be woken.
+    /// Ranks that an injected fault refused and whose wake-up is scheduled.
     pub(super) nudged: Vec<bool>,
     woken: VecDeque<u32>,
     pub(super) stats: Stats,
@@ -264,11 +263,11 @@ impl Network {
         if event.kind == EventType::Alarm {
             return Some(NextEvent::Alarm { rank: event.subject, tag: event.tag });
         }
-        self.deliver(event.kind, event.subject);
+        self.handle(event.kind, event.subject);
         Some(NextEvent::Network)
     }
 
-    /// The next rank that an event affected. Each such rank is returned at least once.
+    /// The next rank that an event affected. A rank may be returned several times.
     #[inline]
     pub fn next_woken(&mut self) -> Option<u32> {
         self.woken.pop_front()
@@ -289,7 +288,7 @@ impl Network {
     /// True if nothing is in flight or undelivered.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.messages.alive() == 0
+        self.messages.len() == 0
             && self
                 .inboxes
                 .iter()
@@ -329,7 +328,7 @@ impl Network {
     /// Number of messages in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.messages.alive()
+        self.messages.len()
     }
 
     /// NIC credits in use, one per message in flight.
@@ -344,63 +343,6 @@ impl Network {
         self.words.lock(window, home, word)
     }
 
-    // ---- memory ----
-
-    /// Allocates zeroed private memory of a rank. Without bytes, returns a meaningless address.
-    pub fn allocate(&mut self, rank: u32, bytes: usize) -> Addr {
-        self.memory.as_mut().map_or(Addr(0), |memory| memory.allocate(rank, bytes))
-    }
-
-    /// Keeps the shape of an operation that is about to be issued until the operation is sent.
-    ///
-    /// # Panics
-    /// If the network carries no bytes.
-    pub fn add_shape(&mut self, shape: Shape) -> Shaped {
-        self.memory.as_mut().expect("shapes need Carry::Bytes").add_shape(shape)
-    }
-
-    /// Number of shapes of operations that were not sent yet.
-    #[must_use]
-    pub fn shapes(&self) -> usize {
-        self.memory.as_ref().map_or(0, Memory::shapes)
-    }
-
-    /// True if operations carry bytes.
-    #[must_use]
-    pub fn carries_bytes(&self) -> bool {
-        self.memory.is_some()
-    }
-
-    fn bytes_there(&self) -> &Memory {
-        self.memory.as_ref().expect("this network carries no bytes")
-    }
-
-    fn bytes_there_mut(&mut self) -> &mut Memory {
-        self.memory.as_mut().expect("this network carries no bytes")
-    }
-
-    /// Private memory of a rank.
-    #[must_use]
-    pub fn private(&self, rank: u32, at: Addr, len: usize) -> &[u8] {
-        self.bytes_there().private(rank, at, len)
-    }
-
-    /// Private memory of a rank, writable.
-    pub fn private_mut(&mut self, rank: u32, at: Addr, len: usize) -> &mut [u8] {
-        self.bytes_there_mut().private_mut(rank, at, len)
-    }
-
-    /// Window memory of a rank.
-    #[must_use]
-    pub fn window(&self, window: u32, rank: u32) -> &[u8] {
-        self.bytes_there().window(window, rank)
-    }
-
-    /// Window memory of a rank, writable.
-    pub fn window_mut(&mut self, window: u32, rank: u32) -> &mut [u8] {
-        self.bytes_there_mut().window_mut(window, rank)
-    }
-
     // ---- internal ----
 
     #[inline]
@@ -410,7 +352,7 @@ impl Network {
 
     /// Wakes a rank and returns the inbox of its window, for a delivery.
     #[inline]
-    pub(super) fn tell(&mut self, window: u32, rank: u32) -> &mut Inbox {
+    pub(super) fn deliver_to(&mut self, window: u32, rank: u32) -> &mut Inbox {
         self.wake(rank);
         let at = self.inbox_at(window, rank);
         let inbox = &mut self.inboxes[at];

@@ -18,12 +18,18 @@ pub struct LinkClass {
 }
 
 impl LinkClass {
-    /// n G.
+    /// n G: the time that `bytes` bytes take to leave or arrive.
     #[inline]
     #[must_use]
     pub fn serial(&self, bytes: u64) -> Time {
-        (u128::from(bytes) * u128::from(self.byte_fs) / 1000) as Time
+        transfer_time(bytes, self.byte_fs)
     }
+}
+
+/// Time for `bytes` bytes at `byte_fs` femtoseconds per byte.
+#[inline]
+pub(super) fn transfer_time(bytes: u64, byte_fs: u64) -> Time {
+    (u128::from(bytes) * u128::from(byte_fs) / 1000) as Time
 }
 
 /// A two-level fat tree. Routes are static: the destination node chooses the way up.
@@ -50,7 +56,7 @@ pub struct Times {
     pub done: Time,
 }
 
-/// The parameters of a network.
+/// The parameters of a network, with times in picoseconds unless noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
     /// Ranks per node; consecutive ranks share a node.
@@ -92,5 +98,12 @@ impl Parameters {
     #[must_use]
     pub fn node(&self, rank: u32) -> u32 {
         rank / self.ranks_per_node
+    }
+
+    /// True if both ranks run on the same node.
+    #[inline]
+    #[must_use]
+    pub fn same_node(&self, a: u32, b: u32) -> bool {
+        self.node(a) == self.node(b)
     }
 }

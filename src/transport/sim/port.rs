@@ -1,10 +1,11 @@
 //! One rank's view of the network: the engine's port.
 
 use super::event::EventKind;
-use super::message::{Message, NIL, Path, Purpose};
-use super::network::Network;
+use super::message::{Message, NO_TICKET, Path, Purpose};
+use super::network::{Inbox, Network};
+use super::parameters::transfer_time;
 use super::violation::Violation;
-use super::{Time, Times, meter};
+use super::{Times, meter};
 use crate::engine::{
     Answer, Arrival, Atomic, Change, LockMemory, LockTicket, LockWord, NoResource,
     NotificationKind, Op, OpKind, Port, Posted, Rank, Stage, Ticket, Word,
@@ -26,8 +27,8 @@ impl<'a> SimPort<'a> {
         SimPort { net, window, me, times: None }
     }
 
-    /// This port, with the times of the messages that it sends. An operation whose `done` is now is
-    /// complete on return. The caller keeps the promises of [`Port`] on the order of effects.
+    /// This port with `times` for the messages that it sends. An operation whose `done` is now is
+    /// complete on return. The caller must keep the promises of [`Port`] on the order of effects.
     #[must_use]
     pub fn timed(self, times: Times) -> Self {
         SimPort { times: Some(times), ..self }
@@ -39,9 +40,8 @@ impl<'a> SimPort<'a> {
             target,
             window: self.window,
             ticket: 0,
-            connection: NIL,
+            connection: 0,
             number: 0,
-            next: NIL,
             purpose,
             notification: None,
             path,
@@ -54,42 +54,46 @@ impl<'a> SimPort<'a> {
     }
 
     fn same_node(&self, other: u32) -> bool {
-        self.net.parameters.node(self.me) == self.net.parameters.node(other)
+        self.net.parameters.same_node(self.me, other)
+    }
+
+    /// The path of a message to `other`: `inside` if both ranks are on one node.
+    fn path_to(&self, other: u32, inside: Path) -> Path {
+        if self.same_node(other) { inside } else { Path::Wire }
     }
 
     /// Put or get inside the node, by copying. The copies of a node share its memory bus.
     fn copy(&mut self, op: &Op) {
         let net = &mut *self.net;
         let (local, bus) = (net.parameters.local, net.parameters.bus_byte_fs);
-        let on_bus = (u128::from(op.len) * u128::from(bus) / 1000) as Time;
         let node = net.parameters.node(self.me) as usize;
-        let free = &mut net.nodes[node].bus_free;
-        *free = (*free).max(net.clock) + on_bus;
-        let shared = *free;
+        let bus_free = net.nodes[node].bus_free.max(net.clock) + transfer_time(op.len, bus);
+        net.nodes[node].bus_free = bus_free;
         net.spend(local.gap + local.serial(op.len));
-        net.clock = net.clock.max(shared);
+        net.clock = net.clock.max(bus_free);
         net.stats.copies += 1;
         if let Some(memory) = &mut net.memory {
             memory.copy(self.window, self.me, op);
-            for what in [EventKind::Posted(*op), EventKind::Effect(*op), EventKind::Local(*op)] {
-                net.record_event(self.window, self.me, what);
+            for kind in [EventKind::Posted(*op), EventKind::Effect(*op), EventKind::Local(*op)] {
+                net.record_event(self.window, self.me, kind);
             }
         }
     }
 
     fn post_op(&mut self, op: &Op, ticket: Ticket) -> Posted {
-        // A notification has to follow accumulates, which go through the NIC.
+        // An operation that notifies goes through the NIC, because its notification must follow
+        // earlier accumulates, which do so too.
         let copies = matches!(op.kind, OpKind::Put | OpKind::Get) && op.notification.is_none();
         if copies && self.times.is_none() && self.same_node(op.target) {
             self.copy(op);
             return Posted::Complete;
         }
+        let path = self.path_to(op.target, Path::Loopback);
         let net = &mut *self.net;
         if !net.has_credit(self.me, op.target) {
             return Posted::NoResource;
         }
         net.spend(net.parameters.wire.post);
-        let path = net.path_by_nic(self.me, op.target);
         let inlined = match self.times {
             Some(times) => times.left <= net.now,
             None => op.len <= net.parameters.inline_max,
@@ -103,30 +107,30 @@ impl<'a> SimPort<'a> {
         };
         // Only operations that store at the target have a local stage of their own.
         let local_first = inlined && matches!(op.kind, OpKind::Put | OpKind::Accumulate);
-        // An operation that is complete on return, or reported so too early, is not reported again.
-        let early = self.times.is_some_and(|times| times.done <= net.now)
+        // An operation that is complete on return has no ticket, so it is not reported again.
+        let complete = self.times.is_some_and(|times| times.done <= net.now)
             || matches!(op.kind, OpKind::Put | OpKind::Accumulate)
                 && net.violates(Violation::EarlyFinish);
-        let forestalled = op.notification.filter(|notification| {
+        let early_notification = op.notification.filter(|notification| {
             net.violates(match notification.kind() {
                 NotificationKind::Counter(_) => Violation::EarlyNotification,
                 NotificationKind::Tag(_) => Violation::EarlyTagged,
             })
         });
         let message = Message {
-            ticket: if early { NIL } else { ticket.0 },
+            ticket: if complete { NO_TICKET } else { ticket.0 },
             bytes,
             value: op.len,
-            notification: op.notification.filter(|_| forestalled.is_none()),
+            notification: op.notification.filter(|_| early_notification.is_none()),
             inlined: inlined || op.kind == OpKind::Get,
             ..self.message(op.target, purpose, path)
         };
         self.net.send(message, Some(op), self.times);
-        if let Some(notification) = forestalled {
+        if let Some(notification) = early_notification {
             self.net.notify(self.window, self.me, op.target, notification);
             self.net.record_event(self.window, self.me, EventKind::Notified(*op));
         }
-        match (early, local_first) {
+        match (complete, local_first) {
             (true, _) => Posted::Complete,
             (false, true) => Posted::Local,
             (false, false) => Posted::Pending,
@@ -138,40 +142,41 @@ impl<'a> SimPort<'a> {
             && self.times.is_none()
             && self.net.connections.in_flight(peer, peer) == 0
         {
-            // A plain store. If operations to itself are in flight through the NIC, the signal
-            // follows them like any other.
+            // A plain store. While operations to this rank itself are in flight through the NIC,
+            // the signal must follow them as a message.
             let net = &mut *self.net;
             net.spend(net.parameters.local.post);
             net.record_event(self.window, peer, EventKind::Signalled { to: peer, word, value });
             net.raise(self.window, peer, peer, word, value);
             return Ok(());
         }
+        let path = self.path_to(peer, Path::Shared);
         let net = &mut *self.net;
         if !net.has_credit(self.me, peer) {
             return Err(NoResource);
         }
-        let near = net.parameters.node(self.me) == net.parameters.node(peer);
-        net.spend(if near { net.parameters.local.post } else { net.parameters.wire.post });
+        let (local, wire) = (net.parameters.local, net.parameters.wire);
+        net.spend(if path == Path::Shared { local.post } else { wire.post });
         net.record_event(self.window, self.me, EventKind::Signalled { to: peer, word, value });
         if net.violates(Violation::Overtake(word)) {
             net.raise(self.window, self.me, peer, word, value);
         }
-        let path = if near { Path::Shared } else { Path::Wire };
         let message = Message { value, ..self.message(peer, Purpose::Signal(word), path) };
         self.net.send(message, None, self.times);
         Ok(())
     }
 
     fn access(&mut self, home: Rank, word: LockWord, access: Atomic, ticket: LockTicket) -> Answer {
+        let path = self.path_to(home, Path::Loopback);
+        let modelled = self.times.is_none();
         let net = &mut *self.net;
-        let near = self.times.is_none();
-        if near && home == self.me && matches!(access, Atomic::Load | Atomic::Store(_)) {
-            // The CPU accesses its own word directly: nobody exchanges a word that its owner stores
-            // to.
+        if modelled && home == self.me && matches!(access, Atomic::Load | Atomic::Store(_)) {
+            // The CPU may access its own words directly: words that it stores to are never targets
+            // of an atomic read-modify-write.
             net.spend(net.parameters.local.post);
             return Answer::Now(net.change(self.window, home, home, word, access));
         }
-        if near && net.shares_lock_words() {
+        if modelled && net.shares_lock_words() {
             net.spend(net.parameters.local.post);
             return Answer::Now(net.change_shared(self.window, self.me, home, word, access));
         }
@@ -179,27 +184,24 @@ impl<'a> SimPort<'a> {
             return Answer::NoResource;
         }
         net.spend(net.parameters.wire.post);
-        let path = net.path_by_nic(self.me, home);
         let message =
             Message { ticket: ticket.0, ..self.message(home, Purpose::Access(word, access), path) };
         self.net.send(message, None, self.times);
         Answer::Later
     }
 
-    /// Sends a packet of the owner. It needs no credit.
+    /// Sends a packet of the network's owner, without a check for credits.
     pub(crate) fn send_packet(&mut self, to: Rank, value: u64, bytes: u64) {
-        let net = &mut *self.net;
-        net.spend(net.parameters.wire.post);
-        let path = net.path_by_nic(self.me, to);
-        let path = if path == Path::Loopback { Path::Shared } else { path };
+        self.net.spend(self.net.parameters.wire.post);
+        let path = self.path_to(to, Path::Shared);
         let message =
             Message { value, bytes: bytes.max(WORD), ..self.message(to, Purpose::Packet, path) };
         self.net.send(message, None, self.times);
     }
 
-    /// Takes the next item from this window's inbox, at the CPU's cost of handling it.
+    /// Takes the next item from this window's inbox, and charges the CPU for handling it.
     #[inline]
-    fn take<T>(&mut self, next: impl FnOnce(&mut super::network::Inbox) -> Option<T>) -> Option<T> {
+    fn take<T>(&mut self, next: impl FnOnce(&mut Inbox) -> Option<T>) -> Option<T> {
         let at = self.net.inbox_at(self.window, self.me);
         let taken = next(&mut self.net.inboxes[at])?;
         self.net.spend(self.net.parameters.wire.handle);

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use super::Time;
 
-/// What is due, for a message or a rank.
+/// The type of an event of a message or a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum EventType {

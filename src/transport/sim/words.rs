@@ -1,9 +1,9 @@
-//! The words that ranks write for each other, and the lock words. Only words that are not 0 are
-//! stored.
+//! The rising words of each pair of ranks, the lock words and the notification counters. Lock words
+//! that are 0 take no memory.
 
 use hashbrown::HashMap;
 
-use crate::engine::{LockWord, Word};
+use crate::engine::{Atomic, LockWord, Word};
 
 const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -62,7 +62,7 @@ impl WordStore {
         self.words.get(&Self::signal_key(window, reader, writer, word)).copied().unwrap_or(0)
     }
 
-    /// Raises a word of a pair. True if it was lower.
+    /// Raises a word of a pair to `value`. True if it was lower.
     #[inline]
     pub(super) fn raise(
         &mut self,
@@ -83,33 +83,17 @@ impl WordStore {
         self.words.get(&Self::lock_key(window, home, word)).copied().unwrap_or(0)
     }
 
-    /// Changes a lock word. Returns the old value.
+    /// Applies an access to a lock word. Returns the old value.
     #[inline]
-    pub(super) fn change(
-        &mut self,
-        window: u32,
-        home: u32,
-        word: LockWord,
-        change: impl FnOnce(u64) -> u64,
-    ) -> u64 {
-        use hashbrown::hash_map::Entry;
-        match self.words.entry(Self::lock_key(window, home, word)) {
-            Entry::Occupied(mut held) => {
-                let old = *held.get();
-                match change(old) {
-                    0 => drop(held.remove()),
-                    new => *held.get_mut() = new,
-                }
-                old
-            }
-            Entry::Vacant(free) => {
-                let new = change(0);
-                if new != 0 {
-                    free.insert(new);
-                }
-                0
-            }
-        }
+    pub(super) fn access(&mut self, window: u32, home: u32, word: LockWord, access: Atomic) -> u64 {
+        let old = self.lock(window, home, word);
+        let key = Self::lock_key(window, home, word);
+        match access.applied_to(old) {
+            new if new == old => None,
+            0 => self.words.remove(&key),
+            new => self.words.insert(key, new),
+        };
+        old
     }
 
     /// Counts a notification.
