@@ -1,5 +1,5 @@
-//! Calls of the host that are safe: their arguments are references, arguments of the application,
-//! and handles.
+//! The host's calls that are safe functions here: they take references, handles, and arguments of
+//! the application with the types of `argument` and `status`.
 //!
 //! Every handle in this library comes from the application or from the host. The host itself checks
 //! those of the application. [`Handle::of`] only restores handles from their [`Handle::key`].
@@ -31,7 +31,7 @@ macro_rules! host_calls {
     )*};
 }
 
-// Each is the host's call of this name, and gives its error code.
+// Each makes the host's call of this name and returns its error code.
 host_calls! {
     comm_rank(comm: MPI_Comm, rank: &mut c_int) = PMPI_Comm_rank(comm, rank);
     comm_size(comm: MPI_Comm, size: &mut c_int) = PMPI_Comm_size(comm, size);
@@ -50,14 +50,14 @@ host_calls! {
     add_error_code(class: c_int, code: &mut c_int) = PMPI_Add_error_code(class, code);
     query_thread(level: &mut c_int) = PMPI_Query_thread(level);
 
-    // Splits off a communicator of the processes on this node.
+    // Makes a communicator of the processes on this node.
     comm_split_node(comm: MPI_Comm, node: &mut MPI_Comm) =
         PMPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, node);
-    // In place.
+    // Reduces in place.
     allreduce_ints(numbers: &mut [c_int], op: MPI_Op, comm: MPI_Comm) =
         PMPI_Allreduce(
             MPI_IN_PLACE, numbers.as_mut_ptr().cast(), numbers.len() as c_int, MPI_INT, op, comm);
-    // From rank 0.
+    // Broadcasts from rank 0.
     bcast_ints(numbers: &mut [c_int], comm: MPI_Comm) =
         PMPI_Bcast(numbers.as_mut_ptr().cast(), numbers.len() as c_int, MPI_INT, 0, comm);
 
@@ -93,7 +93,7 @@ host_calls! {
 
     #[cfg(mpi_sessions)]
     session_finalize(session: &mut MPI_Session) = PMPI_Session_finalize(session);
-    // The group of a process set.
+    // Returns the group of a process set.
     #[cfg(mpi_sessions)]
     session_group(session: MPI_Session, set: &CStr, group: &mut MPI_Group) =
         PMPI_Group_from_session_pset(session, set.as_ptr(), group);
@@ -108,7 +108,7 @@ host_calls! {
         PMPI_Info_set(info, key.as_ptr(), value.as_ptr());
     info_value_length(info: MPI_Info, key: &CStr, length: &mut c_int, flag: &mut c_int) =
         PMPI_Info_get_valuelen(info, key.as_ptr(), length, flag);
-    // The value and its end; longer ones are cut off.
+    // Gets a value with its NUL, truncated to the array.
     info_get<const N: usize>(info: MPI_Info, key: &CStr, value: &mut [u8; N], flag: &mut c_int) =
         PMPI_Info_get(info, key.as_ptr(), N as c_int - 1, value.as_mut_ptr().cast(), flag);
 
@@ -133,12 +133,12 @@ host_calls! {
         PMPI_Testsome(
             count_of(requests), first_of(requests), number, indices.as_ptr(count_of(requests)),
             statuses.as_ptr(count_of(requests)));
-    // Nothing is received.
+    // Makes a persistent request that receives nothing.
     null_recv_init(comm: MPI_Comm, request: &mut MPI_Request) =
         PMPI_Recv_init(null_mut(), 0, MPI_BYTE, MPI_PROC_NULL, 0, comm, request);
 }
 
-/// Makes a request that is complete: of a send of nothing to `MPI_PROC_NULL`.
+/// Makes a request that is already complete, by sending nothing to `MPI_PROC_NULL`.
 #[inline]
 pub(crate) fn null_isend(comm: MPI_Comm, request: Out<'_, MPI_Request>) -> c_int {
     if request.is_null() {
@@ -148,21 +148,21 @@ pub(crate) fn null_isend(comm: MPI_Comm, request: Out<'_, MPI_Request>) -> c_int
     unsafe { PMPI_Isend(null(), 0, MPI_BYTE, MPI_PROC_NULL, 0, comm, request.as_ptr()) }
 }
 
-/// A window with memory of no bytes, whose address is of no use.
+/// Makes a shared-memory window of zero bytes.
 pub(crate) fn win_allocate_empty(info: MPI_Info, comm: MPI_Comm, win: &mut MPI_Win) -> c_int {
     let mut nothing: *mut c_void = null_mut();
     // SAFETY: both places are this function's or its caller's, and handles are as the module says.
     unsafe { PMPI_Win_allocate_shared(0, 1, info, comm, (&raw mut nothing).cast(), win) }
 }
 
-/// The ranks that the `size` processes of a group have in `other`. For those outside, MPI_UNDEFINED
-/// as a u32, which is larger than any rank. `None`: the host cannot tell.
+/// Translates the ranks `0..size` of a group to ranks in `other`. A process outside `other` gets
+/// MPI_UNDEFINED as a u32, which is larger than any rank. `None`: the host's call failed.
 pub(crate) fn ranks_within(
     group: MPI_Group,
     size: c_int,
     other: MPI_Group,
 ) -> Option<SmallVec<[u32; 16]>> {
-    // Most groups are small; their own ranks need not be counted up each time.
+    // Small groups, as most are, need no list of their ranks made.
     static FIRST: [c_int; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
     let all: Vec<c_int>;
     let own = match FIRST.get(..size as usize) {
@@ -187,7 +187,7 @@ pub(crate) fn ranks_within(
     (code == MPI_SUCCESS).then_some(there)
 }
 
-/// A session of this library, in which errors return.
+/// Opens a session of this library, in which errors return.
 #[cfg(mpi_sessions)]
 pub(crate) fn session_init() -> Option<MPI_Session> {
     let mut session = std::mem::MaybeUninit::uninit();
