@@ -81,6 +81,35 @@ host_calls! {
         PMPI_Type_get_extent_x(datatype, lower, extent);
     type_true_extent(datatype: MPI_Datatype, lower: &mut MPI_Count, extent: &mut MPI_Count) =
         PMPI_Type_get_true_extent_x(datatype, lower, extent);
+    // Gets the numbers of integers, addresses, counts and datatypes. The large form serves
+    // datatypes that were made by either form.
+    #[cfg(mpi_large_count)]
+    type_envelope(datatype: MPI_Datatype, numbers: &mut [MPI_Count; 4], combiner: &mut c_int) =
+        PMPI_Type_get_envelope_c(
+            datatype, &raw mut numbers[0], &raw mut numbers[1], &raw mut numbers[2],
+            &raw mut numbers[3], combiner);
+    #[cfg(not(mpi_large_count))]
+    type_envelope(datatype: MPI_Datatype, numbers: &mut [c_int; 4], combiner: &mut c_int) =
+        PMPI_Type_get_envelope(
+            datatype, &raw mut numbers[0], &raw mut numbers[1], &raw mut numbers[3], combiner);
+    // Fails if a list is shorter than the envelope says.
+    #[cfg(mpi_large_count)]
+    type_contents(
+        datatype: MPI_Datatype, integers: &mut [c_int], addresses: &mut [MPI_Aint],
+        counts: &mut [i64], types: &mut [MPI_Datatype]
+    ) =
+        PMPI_Type_get_contents_c(
+            datatype, integers.len() as MPI_Count, addresses.len() as MPI_Count,
+            counts.len() as MPI_Count, types.len() as MPI_Count, integers.as_mut_ptr(),
+            addresses.as_mut_ptr(), counts.as_mut_ptr().cast(), types.as_mut_ptr());
+    #[cfg(not(mpi_large_count))]
+    type_contents(
+        datatype: MPI_Datatype, integers: &mut [c_int], addresses: &mut [MPI_Aint],
+        _counts: &mut [i64], types: &mut [MPI_Datatype]
+    ) =
+        PMPI_Type_get_contents(
+            datatype, integers.len() as c_int, addresses.len() as c_int, types.len() as c_int,
+            integers.as_mut_ptr(), addresses.as_mut_ptr(), types.as_mut_ptr());
     type_free(datatype: &mut MPI_Datatype) = PMPI_Type_free(datatype);
     type_free_keyval(key: &mut c_int) = PMPI_Type_free_keyval(key);
     // Fails unless the datatype is valid.
