@@ -10,15 +10,8 @@ use std::ffi::c_int;
 use std::marker::PhantomData;
 
 /// An output argument: `flag`, `index`, a new `request`. If it is NULL, nothing is written.
+#[derive(Clone, Copy)]
 pub(crate) struct Out<'a, T>(*mut T, PhantomData<&'a Cell<T>>);
-
-impl<T> Clone for Out<'_, T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Out<'_, T> {}
 
 impl<'a, T: Copy> Out<'a, T> {
     /// An output argument of the application.

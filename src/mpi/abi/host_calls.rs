@@ -35,7 +35,13 @@ macro_rules! host_calls {
 host_calls! {
     comm_rank(comm: MPI_Comm, rank: &mut c_int) = PMPI_Comm_rank(comm, rank);
     comm_size(comm: MPI_Comm, size: &mut c_int) = PMPI_Comm_size(comm, size);
+    comm_test_inter(comm: MPI_Comm, inter: &mut c_int) = PMPI_Comm_test_inter(comm, inter);
     comm_group(comm: MPI_Comm, group: &mut MPI_Group) = PMPI_Comm_group(comm, group);
+    comm_create(comm: MPI_Comm, group: MPI_Group, created: &mut MPI_Comm) =
+        PMPI_Comm_create(comm, group, created);
+    comm_split(comm: MPI_Comm, color: c_int, key: c_int, part: &mut MPI_Comm) =
+        PMPI_Comm_split(comm, color, key, part);
+    comm_set_name(comm: MPI_Comm, name: &CStr) = PMPI_Comm_set_name(comm, name.as_ptr());
     comm_free(comm: &mut MPI_Comm) = PMPI_Comm_free(comm);
     comm_get_errhandler(comm: MPI_Comm, handler: &mut MPI_Errhandler) =
         PMPI_Comm_get_errhandler(comm, handler);

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use super::communicators::create;
 use super::exchange::Exchange;
 use super::host_carrier::HostCarrier;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 use crate::runtime::bootstrap::PortCard;
@@ -78,8 +79,7 @@ pub(crate) fn open_job() {
 /// Makes a context over a private communicator.
 fn context_over(comm: MPI_Comm, name: u64) -> SharedContext {
     let mut process = 0;
-    // SAFETY: the communicator is live.
-    unsafe { PMPI_Comm_rank(comm, &raw mut process) };
+    host_calls::comm_rank(comm, &mut process);
     let carrier = Box::new(HostCarrier::new(comm));
     // SAFETY: contexts are used under the runtime's guard only.
     Arc::new(unsafe { Guarded::new(Context::new(carrier, name, process as u32)) })

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 
 /// The key of the communicator of this process alone; 0 while there is none.
@@ -44,8 +45,7 @@ pub(crate) fn own() -> Option<MPI_Comm> {
 pub(crate) fn close_own() {
     if let Some(mut comm) = own() {
         OWN.store(0, Ordering::Relaxed);
-        // SAFETY: made by `open_own`, and not used any more (contract of this function).
-        unsafe { PMPI_Comm_free(&raw mut comm) };
+        host_calls::comm_free(&mut comm);
     }
 }
 
@@ -56,19 +56,16 @@ pub(crate) fn close_own() {
 /// The host's error code.
 pub(crate) fn create(of: MPI_Comm) -> Result<MPI_Comm, i32> {
     let (mut group, mut comm) = (MPI_GROUP_NULL, MPI_COMM_NULL);
-    // SAFETY: the communicator is live, and all of its processes come here.
-    unsafe {
-        let mut code = PMPI_Comm_group(of, &raw mut group);
-        if code == MPI_SUCCESS {
-            code = PMPI_Comm_create(of, group, &raw mut comm);
-            PMPI_Group_free(&raw mut group);
-        }
-        if code != MPI_SUCCESS {
-            return Err(code);
-        }
-        PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-        // Shown by debuggers.
-        PMPI_Comm_set_name(comm, c"mpix-rma".as_ptr());
+    let mut code = host_calls::comm_group(of, &mut group);
+    if code == MPI_SUCCESS {
+        code = host_calls::comm_create(of, group, &mut comm);
+        host_calls::group_free(&mut group);
     }
+    if code != MPI_SUCCESS {
+        return Err(code);
+    }
+    host_calls::comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    // Shown by debuggers.
+    host_calls::comm_set_name(comm, c"mpix-rma");
     Ok(comm)
 }

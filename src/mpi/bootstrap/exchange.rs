@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 
 use crate::engine::Rank;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::bootstrap::channel::ReservedPort;
 use crate::mpi::bootstrap::{Part, rdma};
@@ -49,11 +50,8 @@ impl Exchange {
     /// Makes an exchange over a communicator of some of these processes, which have agreed already.
     pub(super) fn within(&self, comm: MPI_Comm) -> Self {
         let (mut rank, mut size) = (0, 0);
-        // SAFETY: the communicator is live.
-        unsafe {
-            PMPI_Comm_rank(comm, &raw mut rank);
-            PMPI_Comm_size(comm, &raw mut size);
-        }
+        host_calls::comm_rank(comm, &mut rank);
+        host_calls::comm_size(comm, &mut size);
         let mut part = Self::over(comm, (rank, size), self.setup.contribution(), self.part);
         part.waiting = self.waiting;
         part

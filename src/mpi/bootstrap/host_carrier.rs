@@ -12,6 +12,7 @@ use std::ffi::{c_int, c_void};
 use smallvec::SmallVec;
 
 use crate::engine::{Addr, Rank};
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::hook;
 use crate::transport::am::carrier::{Carrier, Event, PortNumber, Process};
@@ -411,7 +412,6 @@ impl Carrier for HostCarrier {
                 unsafe { PMPI_Request_free(&raw mut request) };
             }
         }
-        // SAFETY: the communicator is this carrier's, which does not use it any more.
-        unsafe { PMPI_Comm_free(&raw mut self.comm) };
+        host_calls::comm_free(&mut self.comm);
     }
 }

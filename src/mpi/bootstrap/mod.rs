@@ -16,6 +16,7 @@ use std::ffi::c_int;
 
 use crate::engine::Rank;
 use crate::mpi::abi::error::Fault;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::datatype;
 use crate::mpi::info::InfoKeys;
@@ -245,15 +246,12 @@ fn node_segment(exchange: &Exchange, ranks: &[Rank], settings: shm::Settings) ->
         drive::assemble(comm).ok()?;
     }
     let (color, key) = (ranks[0] as c_int, exchange.rank() as c_int);
-    // SAFETY: the communicator is live, and all of its processes come here.
-    let code = unsafe { PMPI_Comm_split(comm, color, key, &raw mut node) };
-    if code != MPI_SUCCESS {
+    if host_calls::comm_split(comm, color, key, &mut node) != MPI_SUCCESS {
         return None;
     }
     let mut on_node = exchange.within(node);
     let segment = ShmWindow::new(&mut on_node, part.memory, part.disp_unit, settings);
-    // SAFETY: the communicator was made above, and is not used any more.
-    unsafe { PMPI_Comm_free(&raw mut node) };
+    host_calls::comm_free(&mut node);
     if let Err(reason) = &segment {
         log::info!("messages instead of shared memory on a node: {reason}");
     }

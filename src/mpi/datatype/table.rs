@@ -25,16 +25,8 @@ pub(crate) enum Kind {
 
 impl Kind {
     pub(super) fn of(code: c_int) -> Self {
-        [
-            Self::Signed,
-            Self::Unsigned,
-            Self::Floating,
-            Self::Complex,
-            Self::Logical,
-            Self::Byte,
-            Self::Character,
-            Self::Pair,
-        ][code as usize]
+        use Kind::{Byte, Character, Complex, Floating, Logical, Pair, Signed, Unsigned};
+        [Signed, Unsigned, Floating, Complex, Logical, Byte, Character, Pair][code as usize]
     }
 }
 

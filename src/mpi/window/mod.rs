@@ -21,6 +21,7 @@ use std::ffi::{c_int, c_void};
 
 use crate::engine::{self, Addr, Rank};
 use crate::mpi::abi::error::{Fault, Place, raise};
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::abi::world;
 use crate::mpi::bootstrap::{self, Exchange, NotMade, communicators};
@@ -90,19 +91,20 @@ impl Wanted {
         [MPI_WIN_FLAVOR_ALLOCATE, MPI_WIN_FLAVOR_SHARED].contains(&self.flavor)
     }
 
+    /// Raises an error on the communicator.
+    fn fail(&self, fault: Fault) -> Made {
+        Made::Failed(raise(self.call, Place::Communicator(self.comm), fault))
+    }
+
     /// Raises an error, or leaves the window to the host, depending on why no window of ours was
     /// made. `fault`: the error of this process.
     fn unmade(&self, fault: Option<Fault>, reason: NotMade) -> Made {
         match reason {
             NotMade::Host(code) => Made::Failed(code),
             NotMade::Invalid(class) => {
-                let fault = fault.unwrap_or_else(|| {
-                    Fault::new(
-                        class,
-                        "another process of the communicator passed an invalid argument",
-                    )
-                });
-                Made::Failed(raise(self.call, Place::Communicator(self.comm), fault))
+                const OTHER: &str =
+                    "another process of the communicator passed an invalid argument";
+                self.fail(fault.unwrap_or_else(|| Fault::new(class, OTHER)))
             }
             NotMade::LeftToHost => {
                 log::info!(
@@ -115,9 +117,10 @@ impl Wanted {
             // Not left to the host: both hosts end the job if they cannot allocate the memory.
             NotMade::Unsuitable(reason) if reason.lacks_memory() && self.allocates() => {
                 log::warn!("{}: {reason}", self.call);
-                let fault =
-                    Fault::new(MPI_ERR_NO_MEM, "out of memory for the window in some process");
-                Made::Failed(raise(self.call, Place::Communicator(self.comm), fault))
+                self.fail(Fault::new(
+                    MPI_ERR_NO_MEM,
+                    "out of memory for the window in some process",
+                ))
             }
             NotMade::Unsuitable(reason) => {
                 log::info!("{}: the window is left to the host: {reason}", self.call);
@@ -149,20 +152,16 @@ fn create(wanted: &Wanted) -> Made {
         return Made::Host;
     }
     let (mut inter, mut rank, mut size) = (0, 0, 0);
-    // SAFETY: the handle is the application's; the host checks it.
-    unsafe {
-        let code = PMPI_Comm_test_inter(wanted.comm, &raw mut inter);
-        if code != MPI_SUCCESS {
-            return Made::Failed(code);
-        }
-        if inter != 0 {
-            // Not left to the host, which may not check: MPICH 4.0 crashes in some constructors.
-            let fault = Fault::new(MPI_ERR_COMM, "comm is an intercommunicator");
-            return Made::Failed(raise(wanted.call, Place::Communicator(wanted.comm), fault));
-        }
-        PMPI_Comm_rank(wanted.comm, &raw mut rank);
-        PMPI_Comm_size(wanted.comm, &raw mut size);
+    let code = host_calls::comm_test_inter(wanted.comm, &mut inter);
+    if code != MPI_SUCCESS {
+        return Made::Failed(code);
     }
+    if inter != 0 {
+        // Not left to the host, which may not check: MPICH 4.0 crashes in some constructors.
+        return wanted.fail(Fault::new(MPI_ERR_COMM, "comm is an intercommunicator"));
+    }
+    host_calls::comm_rank(wanted.comm, &mut rank);
+    host_calls::comm_size(wanted.comm, &mut size);
     let keys = info::keys(wanted.info);
     let mut fault = wanted.fault().or(keys.as_ref().err().copied());
     let keys = keys.unwrap_or_default();
