@@ -127,12 +127,9 @@ impl Bootstrap for Exchange {
         let code = match self.waiting {
             None => self.gather_first(mine, all),
             // SAFETY: the communicator is live; the lengths were just compared.
-            Some(waiting) => unsafe {
-                match waiting {
-                    Waiting::Blocking => drive::allgather_blocking(self.comm, mine, all),
-                    Waiting::Driving => drive::allgather(self.comm, mine, all),
-                }
-            },
+            Some(Waiting::Blocking) => unsafe { drive::allgather_blocking(self.comm, mine, all) },
+            // SAFETY: as above: a live communicator, and lengths that were just compared.
+            Some(Waiting::Driving) => unsafe { drive::allgather(self.comm, mine, all) },
         };
         if code != MPI_SUCCESS {
             all.fill(0);

@@ -126,7 +126,7 @@ struct PendingRouter {
     device: Option<SharedContext>,
     /// `None`: this process lacks memory.
     segment: Option<ShmWindow>,
-    /// `Err`: this process has a device, but RDMA failed. `Ok(None)`: no RDMA is needed.
+    /// `Ok(None)`: this process has no device, or uses none. `Err`: RDMA failed on its device.
     endpoint: Result<Option<Endpoint>, ()>,
 }
 

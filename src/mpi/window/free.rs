@@ -102,7 +102,7 @@ fn settle(mut guard: Guard, id: WindowId) -> Done {
 }
 
 /// True if this process's operations and epochs are complete, and nothing that it has sent is in
-/// flight (in a broken window, nothing will arrive).
+/// flight. A broken window may never get that far, so there the latter does not count.
 fn rests(window: &mut Window) -> bool {
     window.is_settled() && (window.port.is_broken() || window.port.is_quiet())
 }
