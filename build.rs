@@ -1,6 +1,6 @@
-//! Builds what feature `host` needs of the MPI library: bindings of its `mpi.h` and the shim of
-//! constants; and what feature `sim` needs of the benchmarks: their schedules in C. Without these
-//! features nothing is looked for.
+//! For feature `host`: generates bindings of the MPI library's `mpi.h` and compiles the shim of
+//! constants. For feature `sim`: compiles the benchmarks' schedules, which are in C. Without these
+//! features it does nothing.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -10,7 +10,7 @@ fn main() {
     schedules();
 }
 
-/// The communication of LU and transactions, as the programs on real ranks have it.
+/// Compiles the communication schedules of LU and transactions, which the benchmark programs share.
 #[cfg(feature = "sim")]
 fn schedules() {
     let mut build = cc::Build::new();
@@ -37,7 +37,7 @@ mod host {
     use std::process::Command;
     use std::{env, fs};
 
-    /// What the compiler wrapper says.
+    /// The parts of the command line that the compiler wrapper prints.
     #[derive(Default)]
     struct Flags {
         includes: Vec<PathBuf>,
@@ -52,25 +52,37 @@ mod host {
             println!("cargo::rerun-if-env-changed={variable}");
         }
         println!("cargo::rerun-if-changed=src/mpi/abi/shim.c");
-        let mut reasons = Vec::new();
-        let Some((wrapper, flags)) = probe(&mut reasons) else { give_up(&reasons) };
-        let bindings = match bind(&flags) {
-            Ok(text) => text,
-            Err(reason) => {
-                reasons.push(reason);
-                give_up(&reasons)
-            }
-        };
-        let Some((family, version)) = family(&bindings) else {
-            reasons.push(format!(
-                "the mpi.h of {wrapper} defines neither MPICH_VERSION nor OMPI_MAJOR_VERSION: only MPICH, Open MPI and \
-                 their derivatives are known"
-            ));
-            give_up(&reasons)
-        };
+        if let Err(reason) = generate() {
+            // On stderr, since cargo prints it unchanged.
+            eprintln!(
+                "no MPI library could be used for feature `host`:\n  - {reason}\n  \
+                 Set MPICC to the compiler wrapper of the MPI library, e.g. MPICC=mpicc.mpich or \
+                 MPICC=mpicc.openmpi.\n  \
+                 Needed packages: Debian/Ubuntu `libmpich-dev` or `libopenmpi-dev`, \
+                 `libclang-dev`, `gcc`;\n  \
+                 Fedora/RHEL `mpich-devel` or `openmpi-devel`, `clang-devel`, `gcc`; spack `mpich` \
+                 or `openmpi`, `llvm +clang`."
+            );
+            std::process::exit(1);
+        }
+    }
+
+    fn generate() -> Result<(), String> {
+        let wrapper = env::var("MPICC")
+            .ok()
+            .filter(|wrapper| !wrapper.trim().is_empty())
+            .unwrap_or_else(|| "mpicc".into());
+        let flags = ask(&wrapper)?;
+        let bindings = bind(&flags)?;
+        let (family, version) = family(&bindings).ok_or_else(|| {
+            format!(
+                "the mpi.h of {wrapper} defines neither MPICH_NUMVERSION nor OMPI_MAJOR_VERSION: \
+                 only MPICH, Open MPI and their derivatives are known"
+            )
+        })?;
         println!("cargo::rustc-cfg=mpi_host=\"{family}\"");
         println!("cargo::rustc-env=MPIX_RMA_HOST={version}");
-        // What later versions of the standard added.
+        // Functions that later versions of the standard added.
         for (name, function) in [
             ("mpi_large_count", "PMPI_Put_c"),
             ("mpi_info_get_string", "PMPI_Info_get_string"),
@@ -83,7 +95,8 @@ mod host {
             }
         }
         let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-        fs::write(out.join("bindings.rs"), through_places(&bindings)).expect("OUT_DIR is writable");
+        fs::write(out.join("bindings.rs"), into_host_functions(&bindings))
+            .expect("OUT_DIR is writable");
 
         let mut shim = cc::Build::new();
         shim.file("src/mpi/abi/shim.c").includes(&flags.includes).pic(true).warnings(false);
@@ -101,40 +114,10 @@ mod host {
         for argument in &flags.linker {
             println!("cargo::rustc-cdylib-link-arg={argument}");
         }
+        Ok(())
     }
 
-    fn give_up(reasons: &[String]) -> ! {
-        let mut text = String::from("no MPI library could be used for feature `host`:\n");
-        for reason in reasons {
-            text.push_str("  - ");
-            text.push_str(reason);
-            text.push('\n');
-        }
-        text.push_str(
-            "  Set MPICC to the compiler wrapper of the MPI library, e.g. MPICC=mpicc.mpich or MPICC=mpicc.openmpi.\n  \
-             Needed packages: Debian/Ubuntu `libmpich-dev` or `libopenmpi-dev`, `libclang-dev`, `gcc`;\n  \
-             Fedora/RHEL `mpich-devel` or `openmpi-devel`, `clang-devel`, `gcc`; spack `mpich` or `openmpi`, `llvm +clang`.",
-        );
-        // One line per reason on stderr: cargo prints it as it stands.
-        eprintln!("{text}");
-        std::process::exit(1);
-    }
-
-    /// Asks the wrapper for its flags, noting every reason why one cannot be used.
-    fn probe(reasons: &mut Vec<String>) -> Option<(String, Flags)> {
-        let wrappers = match env::var("MPICC") {
-            Ok(wrapper) if !wrapper.trim().is_empty() => vec![wrapper],
-            _ => vec!["mpicc".into()],
-        };
-        for wrapper in wrappers {
-            match ask(&wrapper) {
-                Ok(flags) => return Some((wrapper, flags)),
-                Err(reason) => reasons.push(reason),
-            }
-        }
-        None
-    }
-
+    /// Gets the flags from `wrapper -show`, which MPICH's and Open MPI's wrappers understand.
     fn ask(wrapper: &str) -> Result<Flags, String> {
         let mut words = wrapper.split_whitespace();
         let program = words.next().unwrap_or("mpicc");
@@ -155,7 +138,7 @@ mod host {
         if flags.libraries.is_empty() {
             return Err(format!("`{wrapper} -show` names no library: {}", line.trim()));
         }
-        // A wrapper that names no folder relies on the compiler's own search path.
+        // A wrapper that prints no -I relies on the compiler's own search path.
         let header = flags.includes.iter().any(|folder| folder.join("mpi.h").is_file())
             || ["/usr/include", "/usr/local/include"]
                 .iter()
@@ -202,7 +185,7 @@ mod host {
         flags
     }
 
-    /// Splits a shell line; wrappers quote folders with blanks in them.
+    /// Splits a command line as a shell does: wrappers quote folders with blanks in their names.
     fn split(line: &str) -> Vec<String> {
         let mut words = Vec::new();
         let mut word = String::new();
@@ -227,17 +210,21 @@ mod host {
         words
     }
 
+    const HEADER: &str =
+        "#define MPICH_SKIP_MPICXX 1\n#define OMPI_SKIP_MPICXX 1\n#include <mpi.h>\n";
+
     fn bind(flags: &Flags) -> Result<String, String> {
-        // bindgen panics where it finds no libclang; the reason belongs in our list.
+        // bindgen panics if it finds no libclang: report that like the other reasons.
         std::panic::set_hook(Box::new(|_| {}));
         let bound = std::panic::catch_unwind(|| {
             bindgen::Builder::default()
-                .header_contents("wrapper.h", "#define MPICH_SKIP_MPICXX 1\n#define OMPI_SKIP_MPICXX 1\n#include <mpi.h>\n")
+                .header_contents("wrapper.h", HEADER)
                 .clang_args(flags.includes.iter().map(|folder| format!("-I{}", folder.display())))
                 .clang_args(&flags.compiler)
                 .allowlist_function("PMPI_.*")
                 .allowlist_type("MPI_.*|PMPI_.*|MPIX_Grequest_.*")
-                .allowlist_var("MPICH_VERSION|MPICH_NUMVERSION|OMPI_(MAJOR|MINOR|RELEASE)_VERSION|MPI_VERSION|MPI_SUBVERSION|MPI_MAX_ERROR_STRING|MPI_MAX_INFO_KEY")
+                .allowlist_var("MPICH_NUMVERSION|OMPI_(MAJOR|MINOR|RELEASE)_VERSION")
+                .allowlist_var("MPI_MAX_(ERROR_STRING|INFO_KEY)")
                 .layout_tests(false)
                 .generate_comments(false)
                 .merge_extern_blocks(true)
@@ -260,9 +247,10 @@ mod host {
         }
     }
 
-    /// Makes the functions of the bindings ones that look up the host's (`src/mpi/abi/host.rs`). Those
-    /// with a variable list of arguments cannot be passed on, and are left out.
-    fn through_places(bindings: &str) -> String {
+    /// Replaces the declared functions by ones that look up the host's (`host_functions!` in
+    /// `src/mpi/abi/host.rs`). Variadic functions are left out, since their arguments cannot be
+    /// forwarded.
+    fn into_host_functions(bindings: &str) -> String {
         let mut text = String::new();
         let mut rest = bindings;
         while let Some(at) = rest.find("\nunsafe extern \"C\" {\n") {
@@ -282,41 +270,21 @@ mod host {
         text
     }
 
-    /// The host's family and its version in words.
+    /// The host's family, as in `mpi_host`, and its name with the version.
     fn family(bindings: &str) -> Option<(&'static str, String)> {
-        let value = |name: &str| {
-            let at = bindings.find(&format!("pub const {name}:"))?;
-            let line = bindings[at..].lines().next()?;
-            Some(
-                line.split('=')
-                    .nth(1)?
-                    .trim()
-                    .trim_matches(|c| ";bc\"\\0 ".contains(c) && c != '0')
-                    .to_string(),
-            )
+        let number = |name: &str| {
+            let (_, rest) = bindings.split_once(&format!("pub const {name}:"))?;
+            let (_, value) = rest.split_once(';')?.0.split_once('=')?;
+            value.trim().parse::<u64>().ok()
         };
-        if let Some(major) = value("OMPI_MAJOR_VERSION") {
-            let part = |name| value(name).unwrap_or_default();
-            return Some((
-                "openmpi",
-                format!(
-                    "Open MPI {major}.{}.{}",
-                    part("OMPI_MINOR_VERSION"),
-                    part("OMPI_RELEASE_VERSION")
-                ),
-            ));
+        if let Some(major) = number("OMPI_MAJOR_VERSION") {
+            let [minor, release] = ["OMPI_MINOR_VERSION", "OMPI_RELEASE_VERSION"]
+                .map(|name| number(name).unwrap_or_default());
+            return Some(("openmpi", format!("Open MPI {major}.{minor}.{release}")));
         }
-        // `MPICH_VERSION` is a string constant on two lines in some bindgen versions: the number is
-        // enough.
-        let number: u64 = value("MPICH_NUMVERSION")?.parse().ok()?;
-        Some((
-            "mpich",
-            format!(
-                "MPICH {}.{}.{}",
-                number / 10_000_000,
-                number / 100_000 % 100,
-                number / 1000 % 100
-            ),
-        ))
+        let number = number("MPICH_NUMVERSION")?;
+        let (major, minor, release) =
+            (number / 10_000_000, number / 100_000 % 100, number / 1000 % 100);
+        Some(("mpich", format!("MPICH {major}.{minor}.{release}")))
     }
 }

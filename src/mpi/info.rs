@@ -6,8 +6,8 @@
 //!
 //! A reorder flag has four spellings: ours, the paper's, and the paper's abbreviation with and
 //! without our prefix. The short ones exist because Open MPI limits keys to 35 characters. There,
-//! `MPI_Info_set` and its kin are interposed to store long spellings under the short one, so that
-//! programs may use any spelling on every host.
+//! `MPI_Info_set` and its kin are interposed: they store a long spelling under the short one with
+//! our prefix, so programs may use any spelling on every host.
 
 #[cfg(mpi_host = "openmpi")]
 use std::ffi::c_char;
@@ -15,33 +15,46 @@ use std::ffi::{CStr, CString, c_int};
 
 use crate::engine::ReorderFlags;
 use crate::mpi::abi::error::Fault;
+use crate::mpi::abi::host::c_name;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::runtime::Hints;
 use crate::runtime::config::Reach;
 
-/// A key of ours, and the error text for an invalid value. Error texts are static.
+/// A key of ours.
 struct Key {
     name: &'static CStr,
-    wrong: &'static str,
+    /// The error text for an invalid value. Error texts are static.
+    invalid: &'static str,
 }
 
+/// A key with a truth value.
 macro_rules! key {
     ($name:literal) => {
         key!($name, $name)
     };
-    ($name:literal, $words:expr) => {
+    ($name:literal, $($shown:literal),*) => {
         Key {
-            name: match CStr::from_bytes_with_nul(concat!($name, "\0").as_bytes()) {
-                Ok(name) => name,
-                Err(_) => panic!("a key has no zero in it"),
-            },
-            wrong: concat!("info key ", $words, " takes true, false, 1 or 0"),
+            name: c_name(concat!($name, "\0")),
+            invalid: concat!("info key ", $($shown,)* " takes true, false, 1 or 0"),
         }
     };
 }
 
-/// Which windows are ours.
+/// The spellings of a reorder flag. The error text of the short one has the long ones too, since
+/// those are stored under it.
+macro_rules! spellings {
+    ($ours:literal, $paper:literal, $short:literal, $paper_short:literal) => {
+        [
+            key!($ours),
+            key!($paper),
+            key!($short, $short, " (", $ours, ", ", $paper, ")"),
+            key!($paper_short),
+        ]
+    };
+}
+
+/// Whether this library serves the window.
 static SERVE: Key = key!("mpix_rma");
 
 /// Whether operations that are copies take the fast path.
@@ -50,64 +63,47 @@ static FAST_PATH: Key = key!("mpix_rma_fast_path");
 /// How peers are reached.
 static TRANSPORT: Key = Key {
     name: c"mpix_rma_transport",
-    wrong: "info key mpix_rma_transport takes auto, shm, host_mpi or verbs",
+    invalid: "info key mpix_rma_transport takes auto, shm, host_mpi or verbs",
 };
 
 /// The most notification counters that a process will set.
 static MAX_COUNTERS: Key = Key {
     name: c"mpi_assert_max_num_notify",
-    wrong: "info key mpi_assert_max_num_notify takes a number of counters, an int that is not \
-            negative",
+    invalid: "info key mpi_assert_max_num_notify takes a number of counters, an int that is not \
+              negative",
 };
 
-/// The spellings of each reorder flag: ours, the paper's, and the short ones. In the order of
-/// `read`.
+/// The spellings of each reorder flag, in the order of `read_flags`.
 static FLAGS: [[Key; 4]; 4] = [
-    [
-        key!("mpix_win_access_after_access_reorder"),
-        key!("MPI_WIN_ACCESS_AFTER_ACCESS_REORDER"),
-        key!(
-            "mpix_a_a_a_r",
-            "mpix_a_a_a_r (mpix_win_access_after_access_reorder, \
-             MPI_WIN_ACCESS_AFTER_ACCESS_REORDER)"
-        ),
-        key!("A_A_A_R"),
-    ],
-    [
-        key!("mpix_win_access_after_exposure_reorder"),
-        key!("MPI_WIN_ACCESS_AFTER_EXPOSURE_REORDER"),
-        key!(
-            "mpix_a_a_e_r",
-            "mpix_a_a_e_r (mpix_win_access_after_exposure_reorder, \
-             MPI_WIN_ACCESS_AFTER_EXPOSURE_REORDER)"
-        ),
-        key!("A_A_E_R"),
-    ],
-    [
-        key!("mpix_win_exposure_after_exposure_reorder"),
-        key!("MPI_WIN_EXPOSURE_AFTER_EXPOSURE_REORDER"),
-        key!(
-            "mpix_e_a_e_r",
-            "mpix_e_a_e_r (mpix_win_exposure_after_exposure_reorder, \
-             MPI_WIN_EXPOSURE_AFTER_EXPOSURE_REORDER)"
-        ),
-        key!("E_A_E_R"),
-    ],
-    [
-        key!("mpix_win_exposure_after_access_reorder"),
-        key!("MPI_WIN_EXPOSURE_AFTER_ACCESS_REORDER"),
-        key!(
-            "mpix_e_a_a_r",
-            "mpix_e_a_a_r (mpix_win_exposure_after_access_reorder, \
-             MPI_WIN_EXPOSURE_AFTER_ACCESS_REORDER)"
-        ),
-        key!("E_A_A_R"),
-    ],
+    spellings!(
+        "mpix_win_access_after_access_reorder",
+        "MPI_WIN_ACCESS_AFTER_ACCESS_REORDER",
+        "mpix_a_a_a_r",
+        "A_A_A_R"
+    ),
+    spellings!(
+        "mpix_win_access_after_exposure_reorder",
+        "MPI_WIN_ACCESS_AFTER_EXPOSURE_REORDER",
+        "mpix_a_a_e_r",
+        "A_A_E_R"
+    ),
+    spellings!(
+        "mpix_win_exposure_after_exposure_reorder",
+        "MPI_WIN_EXPOSURE_AFTER_EXPOSURE_REORDER",
+        "mpix_e_a_e_r",
+        "E_A_E_R"
+    ),
+    spellings!(
+        "mpix_win_exposure_after_access_reorder",
+        "MPI_WIN_EXPOSURE_AFTER_ACCESS_REORDER",
+        "mpix_e_a_a_r",
+        "E_A_A_R"
+    ),
 ];
 /// Index of the spelling that every host can store.
 const SHORT: usize = 2;
 
-/// The keys of an info object, as far as this library knows them.
+/// The values of the keys that this library knows and an info object has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InfoKeys {
     /// `mpix_rma`
@@ -116,15 +112,13 @@ pub(crate) struct InfoKeys {
     pub(crate) reach: Option<Reach>,
     /// `mpix_rma_fast_path`
     pub(crate) fast_path: Option<bool>,
-    /// The reorder flags.
     pub(crate) flags: ReorderFlags,
     /// `mpi_assert_max_num_notify`; fixed when the window is made.
     pub(crate) max_counters: Option<u32>,
-    /// The standard's keys.
     pub(crate) standard: StandardKeys,
 }
 
-/// The standard's keys, as far as an info object has them.
+/// The values of the standard's keys that an info object has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StandardKeys {
     no_locks: Option<bool>,
@@ -155,78 +149,58 @@ impl InfoKeys {
 }
 
 impl StandardKeys {
-    /// Changes what may be changed at any time.
+    /// Changes the hints that `MPI_Win_set_info` may change.
     pub(crate) fn change(&self, hints: &mut Hints) {
-        let StandardKeys {
-            no_locks,
-            ordering,
-            same_op,
-            same_size,
-            same_disp_unit,
-            noncontig,
-            granularity,
-            ..
-        } = *self;
-        hints.no_locks = no_locks.unwrap_or(hints.no_locks);
-        hints.ordering = ordering.unwrap_or(hints.ordering);
-        hints.same_op = same_op.unwrap_or(hints.same_op);
-        hints.same_size = same_size.unwrap_or(hints.same_size);
-        hints.same_disp_unit = same_disp_unit.unwrap_or(hints.same_disp_unit);
-        hints.noncontig = noncontig.unwrap_or(hints.noncontig);
-        hints.granularity = granularity.unwrap_or(hints.granularity);
+        hints.no_locks = self.no_locks.unwrap_or(hints.no_locks);
+        hints.ordering = self.ordering.unwrap_or(hints.ordering);
+        hints.same_op = self.same_op.unwrap_or(hints.same_op);
+        hints.same_size = self.same_size.unwrap_or(hints.same_size);
+        hints.same_disp_unit = self.same_disp_unit.unwrap_or(hints.same_disp_unit);
+        hints.noncontig = self.noncontig.unwrap_or(hints.noncontig);
+        hints.granularity = self.granularity.unwrap_or(hints.granularity);
     }
 }
 
-/// Why the keys of an info object are refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unreadable {
-    /// A key of ours has an invalid value; the text names the key.
-    Value(&'static str),
-    /// The host refuses the info object, and has raised the error.
-    Object,
-}
-
-/// Reads the keys of an info object of the application, or of `MPI_INFO_NULL`, which has none.
-fn read(info: MPI_Info) -> Result<InfoKeys, Unreadable> {
+/// Reads the keys of an info object of the application. `MPI_INFO_NULL` has none.
+///
+/// # Errors
+/// A key of ours has an invalid value, or the host cannot read the info object.
+pub(crate) fn keys(info: MPI_Info) -> Result<InfoKeys, Fault> {
     if info == MPI_INFO_NULL {
         return Ok(InfoKeys::default());
     }
-    let serve = value(info, &SERVE, parse)?;
-    let reach = value(info, &TRANSPORT, parse_reach)?;
-    let fast_path = value(info, &FAST_PATH, parse)?;
-    let max_counters = value(info, &MAX_COUNTERS, parse_counters)?;
-    let mut flags = [false; 4];
-    for (flag, on) in FLAGS.iter().zip(&mut flags) {
-        for spelling in flag {
-            // A host that has no room for the key cannot hold it either.
-            if spelling.name.to_bytes().len() < MPI_MAX_INFO_KEY as usize {
-                *on |= value(info, spelling, parse)?.unwrap_or(false);
-            }
-        }
-    }
-    let [
-        access_after_access,
-        access_after_exposure,
-        exposure_after_exposure,
-        exposure_after_access,
-    ] = flags;
     Ok(InfoKeys {
-        serve,
-        reach,
-        fast_path,
-        flags: ReorderFlags {
-            access_after_access,
-            access_after_exposure,
-            exposure_after_exposure,
-            exposure_after_access,
-        },
-        max_counters,
+        serve: value(info, &SERVE, parse)?,
+        reach: value(info, &TRANSPORT, parse_reach)?,
+        fast_path: value(info, &FAST_PATH, parse)?,
+        max_counters: value(info, &MAX_COUNTERS, parse_counters)?,
+        flags: read_flags(info)?,
         standard: standard_keys(info)?,
     })
 }
 
+fn unreadable() -> Fault {
+    Fault::new(MPI_ERR_INFO, "info cannot be read")
+}
+
+fn read_flags(info: MPI_Info) -> Result<ReorderFlags, Fault> {
+    let mut flags = [false; 4];
+    for (spellings, on) in FLAGS.iter().zip(&mut flags) {
+        // The host cannot have stored a spelling that it has no room for.
+        for spelling in spellings.iter().filter(|spelling| is_storable(spelling.name)) {
+            *on |= value(info, spelling, parse)?.unwrap_or(false);
+        }
+    }
+    Ok(ReorderFlags {
+        access_after_access: flags[0],
+        access_after_exposure: flags[1],
+        exposure_after_exposure: flags[2],
+        exposure_after_access: flags[3],
+    })
+}
+
 /// Reads the standard's keys.
-fn standard_keys(info: MPI_Info) -> Result<StandardKeys, Unreadable> {
+fn standard_keys(info: MPI_Info) -> Result<StandardKeys, Fault> {
     let value = |name| text(info, name);
     Ok(StandardKeys {
         no_locks: value(NO_LOCKS)?.and_then(truth),
@@ -247,24 +221,19 @@ fn standard_keys(info: MPI_Info) -> Result<StandardKeys, Unreadable> {
     })
 }
 
-/// Adds the hints of a window to an info object that has the host's own keys already.
+/// Adds the hints of a window to an info object that has the host's own keys already. Returns the
+/// host's error code.
 pub(crate) fn write(info: MPI_Info, hints: &Hints, alignment: u64, progress: &CStr) -> c_int {
     let word = |value: bool| if value { c"true" } else { c"false" };
     let ordering = CString::new(names(hints.ordering)).unwrap_or_default();
     let decimal = |value: u64| CString::new(value.to_string()).unwrap_or_default();
     let (granularity, alignment) = (decimal(hints.granularity), decimal(alignment));
     let max_counters = decimal(hints.max_counters.into());
-    let ReorderFlags {
-        access_after_access,
-        access_after_exposure,
-        exposure_after_exposure,
-        exposure_after_access,
-    } = hints.flags;
     let flags = [
-        access_after_access,
-        access_after_exposure,
-        exposure_after_exposure,
-        exposure_after_access,
+        hints.flags.access_after_access,
+        hints.flags.access_after_exposure,
+        hints.flags.exposure_after_exposure,
+        hints.flags.exposure_after_access,
     ];
     let standard = [
         (NO_LOCKS, word(hints.no_locks)),
@@ -291,20 +260,26 @@ pub(crate) fn write(info: MPI_Info, hints: &Hints, alignment: u64, progress: &CS
     MPI_SUCCESS
 }
 
-/// The spelling under which this host can store a flag.
-fn stored_spelling(flag: &'static [Key; 4]) -> &'static Key {
-    if flag[0].name.to_bytes().len() < MPI_MAX_INFO_KEY as usize { &flag[0] } else { &flag[SHORT] }
+/// Whether the host has room for a key.
+fn is_storable(key: &CStr) -> bool {
+    key.to_bytes().len() < MPI_MAX_INFO_KEY as usize
 }
 
-/// An info object without the standard's keys, for the host's window behind a handle of ours. There
-/// the keys do no good, and with some of them the host refuses the window.
+/// The spelling under which this host stores a flag.
+fn stored_spelling(flag: &'static [Key; 4]) -> &'static Key {
+    if is_storable(flag[0].name) { &flag[0] } else { &flag[SHORT] }
+}
+
+/// An info object without the standard's keys, for the host's window behind a handle of ours. That
+/// window needs none of them, and with some of them the host refuses to make it.
 pub(crate) struct ForHost {
     info: MPI_Info,
+    /// `info` is a copy of the application's, which this frees.
     made: bool,
 }
 
 impl ForHost {
-    /// Of an info object of the application or `MPI_INFO_NULL`.
+    /// Copies an info object of the application if it has such keys. It may be `MPI_INFO_NULL`.
     pub(crate) fn of(info: MPI_Info) -> Self {
         let mut ours = Self { info, made: false };
         if info == MPI_INFO_NULL {
@@ -313,10 +288,7 @@ impl ForHost {
         for key in
             [NO_LOCKS, ORDERING, OPS, SAME_SIZE, SAME_DISP_UNIT, NONCONTIG, GRANULARITY, ALIGNMENT]
         {
-            let (mut length, mut flag) = (0, 0);
-            let found = host_calls::info_value_length(info, key, &mut length, &mut flag)
-                == MPI_SUCCESS
-                && flag != 0;
+            let found = matches!(text(info, key), Ok(Some(_)));
             if found && !ours.made {
                 ours.made = host_calls::info_dup(info, &mut ours.info) == MPI_SUCCESS;
             }
@@ -327,7 +299,7 @@ impl ForHost {
         ours
     }
 
-    /// The info object, as long as this lives.
+    /// The info object, which is valid as long as this lives.
     pub(crate) fn get(&self) -> MPI_Info {
         self.info
     }
@@ -348,12 +320,12 @@ const SAME_SIZE: &CStr = c"same_size";
 const SAME_DISP_UNIT: &CStr = c"same_disp_unit";
 const NONCONTIG: &CStr = c"alloc_shared_noncontig";
 const GRANULARITY: &CStr = c"mpi_accumulate_granularity";
-/// Of Open MPI.
+/// A key of Open MPI.
 const SINGLE: &CStr = c"acc_single_intrinsic";
 const ALIGNMENT: &CStr = c"mpi_minimum_memory_alignment";
-/// What makes progress at the target without its calls; read-only.
+/// What makes progress at a target that makes no MPI calls; read-only.
 const PROGRESS: &CStr = c"mpix_rma_progress";
-/// Larger alignments are ignored: they can only be mistakes.
+/// Larger alignments are ignored, since they can only be mistakes.
 const ALIGNMENT_MOST: u64 = 1 << 40;
 
 /// The orderings of accumulates, in the order in which both hosts name them.
@@ -395,55 +367,42 @@ fn number(value: Text) -> Option<u64> {
     std::str::from_utf8(value.get()).ok()?.parse().ok()
 }
 
-/// The value of a standard key. Valid ones are shorter.
+/// A value as the host writes it, truncated to 63 characters. Valid values are shorter.
 #[derive(Clone, Copy)]
-struct Text([u8; TEXT + 1]);
-const TEXT: usize = 63;
+struct Text([u8; 64]);
 
 impl Text {
+    /// The value, without blanks around it.
     fn get(&self) -> &[u8] {
         // The host terminates what it writes.
         CStr::from_bytes_until_nul(&self.0).map_or(&b""[..], CStr::to_bytes).trim_ascii()
     }
 }
 
-/// The value of a standard key.
-fn text(info: MPI_Info, name: &CStr) -> Result<Option<Text>, Unreadable> {
-    let mut text = Text([0; TEXT + 1]);
-    let mut flag = 0;
+/// The value of any key.
+fn text(info: MPI_Info, name: &CStr) -> Result<Option<Text>, Fault> {
+    let (mut text, mut flag) = (Text([0; 64]), 0);
     if host_calls::info_get(info, name, &mut text.0, &mut flag) != MPI_SUCCESS {
-        return Err(Unreadable::Object);
+        return Err(unreadable());
     }
     Ok((flag != 0).then_some(text))
 }
 
-/// Longest value of a key of ours that is read; every valid one is shorter.
-const VALUE_MOST: usize = 15;
+/// Longest value of a key of ours that is parsed. Valid values are shorter.
+const VALUE_MOST: c_int = 15;
 
 /// The value of a key of ours.
-fn value<T>(
-    info: MPI_Info,
-    key: &Key,
-    parse: fn(&[u8]) -> Option<T>,
-) -> Result<Option<T>, Unreadable> {
-    let mut text = [0; VALUE_MOST + 1];
+fn value<T>(info: MPI_Info, key: &Key, parse: fn(&[u8]) -> Option<T>) -> Result<Option<T>, Fault> {
     let (mut length, mut flag) = (0, 0);
     if host_calls::info_value_length(info, key.name, &mut length, &mut flag) != MPI_SUCCESS {
-        return Err(Unreadable::Object);
+        return Err(unreadable());
     }
     if flag == 0 {
         return Ok(None);
     }
-    if length > VALUE_MOST as c_int {
-        return Err(Unreadable::Value(key.wrong));
-    }
-    let status = host_calls::info_get(info, key.name, &mut text, &mut flag);
-    if status != MPI_SUCCESS || flag == 0 {
-        return Err(Unreadable::Object);
-    }
-    // The host terminates the value.
-    let text = CStr::from_bytes_until_nul(&text).map_err(|_| Unreadable::Object)?;
-    parse(text.to_bytes()).map(Some).ok_or(Unreadable::Value(key.wrong))
+    let text = text(info, key.name)?.ok_or_else(unreadable)?;
+    let parsed = if length <= VALUE_MOST { parse(text.get()) } else { None };
+    parsed.map(Some).ok_or_else(|| Fault::new(MPI_ERR_INFO_VALUE, key.invalid))
 }
 
 fn parse(text: &[u8]) -> Option<bool> {
@@ -468,19 +427,19 @@ fn parse_counters(text: &[u8]) -> Option<u32> {
     u32::try_from(number).ok()
 }
 
-/// The spelling under which the host can store a key: the short one if it is one of ours and too
-/// long for the host.
+/// The key under which the host stores `key`: the short spelling if `key` is a reorder flag that is
+/// too long for the host.
 ///
 /// # Safety
 /// `key` is null or a C string.
 #[cfg(mpi_host = "openmpi")]
-unsafe fn storable(key: *const c_char) -> *const c_char {
+unsafe fn stored_key(key: *const c_char) -> *const c_char {
     if key.is_null() {
         return key;
     }
     // SAFETY: it is a C string, since it is not NULL (contract of this function).
     let text = unsafe { CStr::from_ptr(key) };
-    if text.to_bytes().len() < MPI_MAX_INFO_KEY as usize {
+    if is_storable(text) {
         return key;
     }
     let flag = FLAGS.iter().find(|flag| flag.iter().any(|spelling| spelling.name == text));
@@ -491,7 +450,7 @@ unsafe fn storable(key: *const c_char) -> *const c_char {
 #[cfg(mpi_host = "openmpi")]
 macro_rules! keyed {
     ($($name:ident => $host:ident($key:ident $(, $arg:ident: $type:ty)*);)*) => {$(
-        /// Interposed for keys of ours that are too long for the host.
+        /// Interposed for keys of ours that the host has no room for.
         ///
         /// # Safety
         /// As MPI says of the call.
@@ -501,7 +460,7 @@ macro_rules! keyed {
         ) -> c_int {
             // SAFETY: the application's arguments, passed on.
             crate::mpi::abi::error::boundary(stringify!($name), || unsafe {
-                $host(info, storable($key) $(, $arg)*)
+                $host(info, stored_key($key) $(, $arg)*)
             })
         }
         crate::mpi::abi::host::exports! {
@@ -522,14 +481,6 @@ keyed! {
 keyed! {
     MPI_Info_get_string => PMPI_Info_get_string(
         key, buflen: *mut c_int, value: *mut c_char, flag: *mut c_int);
-}
-
-/// As [`read`], with the fault of what cannot be read.
-pub(crate) fn keys(info: MPI_Info) -> Result<InfoKeys, Fault> {
-    read(info).map_err(|unreadable| match unreadable {
-        Unreadable::Value(text) => Fault::new(MPI_ERR_INFO_VALUE, text),
-        Unreadable::Object => Fault::new(MPI_ERR_INFO, "info cannot be read"),
-    })
 }
 
 #[cfg(test)]

@@ -1,24 +1,17 @@
-//! Arguments of the application, with types that say what MPI lets a call do with them.
+//! Types for the application's pointer arguments, which say what MPI lets a call do with each.
 //!
-//! An `extern "C"` function makes each of them once from the pointer that it was given; that is
-//! where the application's side of the call is trusted. From then on they are safe to use.
-//! Arguments that a call reads and writes are `&Cell`s: the host and the application's callbacks
-//! may change them at any time within the call.
+//! An `extern "C"` function makes each argument once from the pointer that it was given. Only there
+//! is the application trusted; from then on the argument is safe to use. Arguments that a call
+//! reads and writes are `&Cell`s, since the host and the application's callbacks may change them at
+//! any time within the call.
 
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::marker::PhantomData;
 
-/// An output argument: `flag`, `index`, a new `request`. NULL is possible; nothing is written then.
+/// An output argument: `flag`, `index`, a new `request`. If it is NULL, nothing is written.
+#[derive(Clone, Copy)]
 pub(crate) struct Out<'a, T>(*mut T, PhantomData<&'a Cell<T>>);
-
-impl<T> Clone for Out<'_, T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Out<'_, T> {}
 
 impl<'a, T: Copy> Out<'a, T> {
     /// An output argument of the application.
@@ -51,14 +44,14 @@ impl<'a, T: Copy> Out<'a, T> {
         }
     }
 
-    /// What the host has written there. `None`: the argument is NULL.
+    /// The value that the host has written. `None`: the argument is NULL.
     #[inline(always)]
     pub(crate) fn get(self) -> Option<T> {
         // SAFETY: `new` and `to` were given memory for a `T`, and it is not NULL.
         (!self.is_null()).then(|| unsafe { self.0.read_unaligned() })
     }
 
-    /// For a call of the host.
+    /// The argument, for a call of the host.
     #[inline(always)]
     pub(crate) fn as_ptr(self) -> *mut T {
         self.0
@@ -98,7 +91,7 @@ pub(crate) unsafe fn input<'a, T>(first: *const T, count: c_int) -> Option<&'a [
     Some(unsafe { std::slice::from_raw_parts(first, len) })
 }
 
-/// Number of items of a list, for a call of the host. Lists come from a count of this type.
+/// Number of items of a list, for a call of the host. It fits, since `list` got a `c_int`.
 #[inline(always)]
 pub(crate) fn count_of<T>(list: &[Cell<T>]) -> c_int {
     list.len() as c_int
@@ -110,13 +103,13 @@ pub(crate) fn first_of<T>(list: &[Cell<T>]) -> *mut T {
     list.as_ptr().cast_mut().cast()
 }
 
-/// Items of this library, for functions that take those of the application.
+/// A list of this library, for functions that take one of the application.
 #[inline(always)]
 pub(crate) fn cells<T>(list: &mut [T]) -> &[Cell<T>] {
     Cell::from_mut(list).as_slice_of_cells()
 }
 
-/// An output array: `indices`. NULL is possible; nothing is written then.
+/// An output array: `indices`. If it is NULL, nothing is written.
 #[derive(Clone, Copy)]
 pub(crate) struct OutList<'a, T> {
     first: *mut T,
@@ -125,7 +118,7 @@ pub(crate) struct OutList<'a, T> {
 }
 
 impl<'a, T: Copy> OutList<'a, T> {
-    /// An array of the application; a negative `count` is one of no items.
+    /// An array of the application. A negative `count` makes it empty.
     ///
     /// # Safety
     /// Until `'a` ends, `first` is NULL or memory for `count` items that no other thread accesses.
@@ -134,14 +127,14 @@ impl<'a, T: Copy> OutList<'a, T> {
         OutList { first, len: usize::try_from(count).unwrap_or(0), of: PhantomData }
     }
 
-    /// The item at a place of the array.
+    /// The item with index `at`.
     pub(crate) fn at(self, at: usize) -> Out<'a, T> {
         assert!(at < self.len, "an item beyond the application's array");
         let place = if self.first.is_null() { self.first } else { self.first.wrapping_add(at) };
         Out(place, PhantomData)
     }
 
-    /// For a call of the host that may write `count` items.
+    /// The array, for a call of the host that may write `count` items.
     #[inline(always)]
     pub(crate) fn as_ptr(self, count: c_int) -> *mut T {
         assert!(self.first.is_null() || count <= 0 || count as usize <= self.len, "too few items");

@@ -2,21 +2,20 @@
 //!
 //! A [`Fault`] is an MPI error class and a text that names the argument. `MPI_Add_error_code` makes
 //! its error code, once per (class, call, text). The texts are static, so the number of codes is
-//! bounded; values such as ranks and sizes go to the log. Hosts have no text for added codes of a
-//! predefined class, so `MPI_Error_string` is interposed for our codes. `MPI_Error_class` works as
-//! it is.
+//! bounded; values such as ranks and sizes go to the log. Hosts have no text for codes that are
+//! added to a predefined class, so `MPI_Error_string` is interposed for our codes. The host's
+//! `MPI_Error_class` knows them.
 
-use std::ffi::{CString, c_char, c_int};
-use std::fmt;
+use std::ffi::{c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::engine::SyncError;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 
-/// The error of a call, which has changed nothing.
+/// The error of a call. A call that fails has changed nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     /// MPI error class.
@@ -40,7 +39,8 @@ impl Fault {
         )
     }
 
-    /// Of a request or a wait in a broken window; `why`: the reason, if a peer is unreachable.
+    /// The error of a request or a wait in a broken window. `why`: the reason, if a peer is
+    /// unreachable.
     #[cold]
     pub(crate) fn broken(why: Option<&'static str>) -> Self {
         match why {
@@ -57,42 +57,31 @@ impl From<SyncError> for Fault {
     #[cold]
     fn from(error: SyncError) -> Self {
         // The texts of faults are static, so those of `SyncError` cannot be formatted here.
-        let (class, text) = match error {
-            SyncError::NoAccessEpoch => {
-                (MPI_ERR_RMA_SYNC, "no access epoch is open for this target")
-            }
-            SyncError::NotStarted => {
-                (MPI_ERR_RMA_SYNC, "no access epoch is open (start was not called)")
-            }
-            SyncError::NotPosted => {
-                (MPI_ERR_RMA_SYNC, "no exposure epoch is open (post was not called)")
-            }
-            SyncError::NotLocked => (MPI_ERR_RMA_SYNC, "the target is not locked"),
-            SyncError::NoPassiveEpoch => {
-                (MPI_ERR_RMA_SYNC, "no passive-target epoch is open for this target")
-            }
-            SyncError::AlreadyLocked => {
-                (MPI_ERR_RMA_SYNC, "the target is already locked by this process")
-            }
-            SyncError::AccessOpen => (MPI_ERR_RMA_SYNC, "an access epoch is already open"),
-            SyncError::ExposureOpen => (MPI_ERR_RMA_SYNC, "an exposure epoch is already open"),
-            SyncError::FenceOpen => (MPI_ERR_RMA_SYNC, "a fence epoch with operations is open"),
+        let text = match error {
+            SyncError::NoAccessEpoch => "no access epoch is open for this target",
+            SyncError::NotStarted => "no access epoch is open (start was not called)",
+            SyncError::NotPosted => "no exposure epoch is open (post was not called)",
+            SyncError::NotLocked => "the target is not locked",
+            SyncError::NoPassiveEpoch => "no passive-target epoch is open for this target",
+            SyncError::AlreadyLocked => "the target is already locked by this process",
+            SyncError::AccessOpen => "an access epoch is already open",
+            SyncError::ExposureOpen => "an exposure epoch is already open",
+            SyncError::FenceOpen => "a fence epoch with operations is open",
         };
-        Self { class, text }
+        Self { class: MPI_ERR_RMA_SYNC, text }
     }
 }
 
 /// The object whose error handler is called.
 #[derive(Clone, Copy)]
 pub(crate) enum Place {
-    /// The window's.
     Window(MPI_Win),
-    /// The communicator's.
     Communicator(MPI_Comm),
-    /// `MPI_COMM_WORLD`, which both hosts use for an invalid handle.
+    /// `MPI_COMM_WORLD`, as both hosts do for an invalid handle.
     World,
 }
 
+/// An error code of this library.
 struct Code {
     class: c_int,
     call: &'static str,
@@ -100,11 +89,14 @@ struct Code {
     code: c_int,
 }
 
-static CODES: Mutex<Vec<Code>> = Mutex::new(Vec::new());
+fn codes() -> MutexGuard<'static, Vec<Code>> {
+    static CODES: Mutex<Vec<Code>> = Mutex::new(Vec::new());
+    CODES.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The error code of a fault of `call`.
 pub(crate) fn code_of(call: &'static str, fault: Fault) -> c_int {
-    let mut codes = CODES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut codes = codes();
     let known = codes
         .iter()
         .find(|code| code.class == fault.class && code.call == call && code.text == fault.text);
@@ -120,36 +112,25 @@ pub(crate) fn code_of(call: &'static str, fault: Fault) -> c_int {
     code
 }
 
-/// Calls the error handler for a fault, and gives the error code that the call returns. Not with
-/// the runtime's guard held, since the handler is the application's.
+/// Calls the error handler for a fault, and gives the error code that the call returns. The caller
+/// must not hold the runtime's guard, since the handler is the application's.
 #[cold]
 #[inline(never)]
 pub(crate) fn raise(call: &'static str, place: Place, fault: Fault) -> c_int {
     let code = code_of(call, fault);
     log::debug!("{call}: {} (error class {})", fault.text, fault.class);
-    let mut told = code;
+    let mut raised = code;
     if is_fatal(place) {
-        // The host aborts the job with its own message, which it has for the class only.
-        eprintln!("mpix-rma: {}", Words { call, text: fault.text });
-        told = fault.class;
+        // The host's message, with which it aborts the job, knows only predefined classes.
+        eprintln!("mpix-rma: {call}: {}", fault.text);
+        raised = fault.class;
     }
     match place {
-        Place::Window(window) => host_calls::win_call_errhandler(window, told),
-        Place::Communicator(comm) => host_calls::comm_call_errhandler(comm, told),
-        Place::World => host_calls::comm_call_errhandler(MPI_COMM_WORLD, told),
+        Place::Window(window) => host_calls::win_call_errhandler(window, raised),
+        Place::Communicator(comm) => host_calls::comm_call_errhandler(comm, raised),
+        Place::World => host_calls::comm_call_errhandler(MPI_COMM_WORLD, raised),
     };
     code
-}
-
-struct Words {
-    call: &'static str,
-    text: &'static str,
-}
-
-impl fmt::Display for Words {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: {}", self.call, self.text)
-    }
 }
 
 fn is_fatal(place: Place) -> bool {
@@ -163,7 +144,7 @@ fn is_fatal(place: Place) -> bool {
         return true;
     }
     let fatal = handler == MPI_ERRORS_ARE_FATAL || handler == MPI_ERRORS_ABORT;
-    // The host has given a reference.
+    // The host returned a new reference.
     host_calls::errhandler_free(&mut handler);
     fatal
 }
@@ -182,15 +163,12 @@ pub(crate) fn boundary(call: &'static str, body: impl FnOnce() -> c_int) -> c_in
 #[inline(never)]
 fn panicked(call: &'static str) -> c_int {
     // The panic message is on standard error already.
-    log::error!("{call}: an internal error of mpix-rma; please report it");
-    raise(
-        call,
-        Place::World,
-        Fault::new(MPI_ERR_INTERN, "an internal error of mpix-rma; please report it"),
-    )
+    const TEXT: &str = "an internal error of mpix-rma; please report it";
+    log::error!("{call}: {TEXT}");
+    raise(call, Place::World, Fault::new(MPI_ERR_INTERN, TEXT))
 }
 
-/// Answers for our own codes, and passes all others on.
+/// Returns the text of one of our codes, or the host's text of any other code.
 ///
 /// # Safety
 /// As MPI says: `string` has room for `MPI_MAX_ERROR_STRING` characters.
@@ -201,27 +179,19 @@ pub unsafe extern "C" fn MPI_Error_string(
     resultlen: *mut c_int,
 ) -> c_int {
     boundary("MPI_Error_string", || {
-        let words = {
-            let codes = CODES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            codes
-                .iter()
-                .find(|code| code.code == errorcode)
-                .map(|code| Words { call: code.call, text: code.text }.to_string())
-        };
-        let words = words
-            .filter(|_| !string.is_null() && !resultlen.is_null())
-            .and_then(|words| CString::new(words).ok());
-        let Some(words) = words else {
+        let ours = codes()
+            .iter()
+            .find(|code| code.code == errorcode)
+            .map(|code| format!("{}: {}", code.call, code.text));
+        let Some(text) = ours.filter(|_| !string.is_null() && !resultlen.is_null()) else {
             // SAFETY: the arguments are the application's, passed on.
             return unsafe { PMPI_Error_string(errorcode, string, resultlen) };
         };
-        let bytes = words.as_bytes();
-        let most = (MPI_MAX_ERROR_STRING as usize).saturating_sub(1);
-        let length = bytes.len().min(most);
+        let length = text.len().min(MPI_MAX_ERROR_STRING as usize - 1);
         // SAFETY: MPI gives `string` room for MPI_MAX_ERROR_STRING characters; `length` + 1 are
         // written.
         unsafe {
-            std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), string, length);
+            std::ptr::copy_nonoverlapping(text.as_ptr().cast(), string, length);
             string.add(length).write(0);
             resultlen.write(length as c_int);
         }

@@ -1,25 +1,26 @@
-//! How the host's own functions are reached.
+//! How this library calls the host's functions, and how it exports its own.
 //!
 //! This library defines `MPI_*` and `PMPI_*` itself: programs call the former, Fortran wrappers and
-//! tools the latter. So `PMPI_Put` in this code would resolve to the library's own. The host's is
-//! the *next* definition in the dynamic linker's order. That holds whether this library is
-//! preloaded, linked before the host, or linked into the program, and other tools may sit between.
-//! If there is no next definition (the program has loaded both libraries by `dlopen` with
-//! `RTLD_LOCAL`), the function is looked up in the host library by its handle.
+//! tools the latter. So a plain call of `PMPI_Put` in this code would call this library again. The
+//! host's function is the *next* definition in the dynamic linker's order. That holds whether this
+//! library is preloaded, linked before the host, or linked into the program, and other tools may
+//! sit between. If there is no next definition (the program has loaded both libraries by `dlopen`
+//! with `RTLD_LOCAL`), the function is looked up in the host library by its handle.
 //!
-//! A function is looked up at its first call. A static variable holds the address to jump to, which
-//! is at first that of the look-up. So a call costs what it costs through the dynamic linker: a
-//! load and an indirect jump.
+//! A function is looked up at its first call. Until then its static [`Slot`] holds the address of
+//! the look-up. So a call costs what it costs through the dynamic linker's table: a load and an
+//! indirect jump.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Where the address of a function of the host is kept.
-pub struct Place(AtomicPtr<()>);
+/// Holds the address of a function of the host.
+pub struct Slot(AtomicPtr<()>);
 
-impl Place {
-    /// A place that leads to the look-up.
+impl Slot {
+    /// A slot with the address of the look-up.
     pub const fn new(first: *mut ()) -> Self {
         Self(AtomicPtr::new(first))
     }
@@ -27,11 +28,11 @@ impl Place {
     /// The address to call.
     #[inline(always)]
     pub fn address(&self) -> *mut () {
-        // The code behind an address is there before the address is: nothing has to be ordered.
+        // Relaxed: the code at the address is loaded before the address is stored.
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Looks the function up for good.
+    /// Looks the function up, and stores its address.
     #[cold]
     pub fn resolve(&self, name: &CStr) -> *mut () {
         let Some(address) = find(name) else { absent(name) };
@@ -40,13 +41,12 @@ impl Place {
     }
 }
 
-/// Aborts: the caller would go on with undefined results.
+/// Aborts: the caller could only go on with undefined results.
 #[cold]
 fn absent(name: &CStr) -> ! {
     eprintln!(
         "mpix-rma: the MPI library of this process has no {}. This library was built for {}; it \
-         needs that MPI library, \
-         as a shared one, loaded after it.",
+         needs that MPI library, as a shared one, loaded after it.",
         name.to_string_lossy(),
         env!("MPIX_RMA_HOST")
     );
@@ -64,11 +64,11 @@ unsafe extern "C" {
 /// A function of the host by its name.
 pub(crate) fn find(name: &CStr) -> Option<*mut ()> {
     static FOLLOWED: OnceLock<bool> = OnceLock::new();
-    // Skip another copy of this library, such as one that is built into a program into which this
-    // one is preloaded: both would serve the same windows.
+    // Skip another copy of this library, such as one linked into a program into which this one is
+    // preloaded: otherwise both copies would serve the same windows.
     let followed = *FOLLOWED.get_or_init(|| look(libc::RTLD_NEXT, c"PMPIX_Get_version").is_some());
     let next = if followed { None } else { look(libc::RTLD_NEXT, name) };
-    next.or_else(|| look(library()?.0, name)).map(<*mut c_void>::cast)
+    next.or_else(|| look(library()?, name)).map(<*mut c_void>::cast)
 }
 
 fn look(handle: *mut c_void, name: &CStr) -> Option<*mut c_void> {
@@ -77,17 +77,9 @@ fn look(handle: *mut c_void, name: &CStr) -> Option<*mut c_void> {
     (!address.is_null()).then_some(address)
 }
 
-/// A handle of the dynamic linker.
-struct Library(*mut c_void);
-
-// SAFETY: handles may be used by any thread.
-unsafe impl Send for Library {}
-// SAFETY: the functions of the dynamic linker take a handle from several threads at once.
-unsafe impl Sync for Library {}
-
-/// The host's library.
-fn library() -> Option<&'static Library> {
-    static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
+/// The host's library, as a handle of the dynamic linker.
+fn library() -> Option<*mut c_void> {
+    static LIBRARY: OnceLock<AtomicPtr<c_void>> = OnceLock::new();
     let open = || {
         // SAFETY: an all-zero description is a valid one.
         let mut about = unsafe { std::mem::zeroed::<libc::Dl_info>() };
@@ -95,16 +87,16 @@ fn library() -> Option<&'static Library> {
         let known = unsafe { libc::dladdr(anchor as *const c_void, &raw mut about) } != 0
             && !about.dli_fname.is_null();
         if !known {
-            return None;
+            return null_mut();
         }
         // SAFETY: the name is the dynamic linker's own; the library is loaded already and stays.
-        let handle = unsafe { libc::dlopen(about.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-        (!handle.is_null()).then_some(Library(handle))
+        unsafe { libc::dlopen(about.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD) }
     };
-    LIBRARY.get_or_init(open).as_ref()
+    let handle = LIBRARY.get_or_init(|| AtomicPtr::new(open())).load(Ordering::Relaxed);
+    (!handle.is_null()).then_some(handle)
 }
 
-/// Defines what `mpi.h` declares as functions that call the host's.
+/// Defines the functions that `mpi.h` declares: each calls the host's function of its name.
 macro_rules! host_functions {
     ($(pub fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)?;)*) => {$(
         #[inline(always)]
@@ -113,36 +105,36 @@ macro_rules! host_functions {
             unsafe extern "C" fn first($($arg: $type),*) $(-> $result)? {
                 const NAME: &std::ffi::CStr =
                     $crate::mpi::abi::host::c_name(concat!(stringify!($name), "\0"));
-                let address = PLACE.resolve(NAME);
+                let address = SLOT.resolve(NAME);
                 // SAFETY: the host's function of this name, which `mpi.h` declares so.
                 unsafe { std::mem::transmute::<*mut (), Function>(address)($($arg),*) }
             }
-            static PLACE: $crate::mpi::abi::host::Place =
-                $crate::mpi::abi::host::Place::new(first as Function as *mut ());
-            // SAFETY: the place holds `first` or the host's function, both of this type; the caller
+            static SLOT: $crate::mpi::abi::host::Slot =
+                $crate::mpi::abi::host::Slot::new(first as Function as *mut ());
+            // SAFETY: the slot holds `first` or the host's function, both of this type; the caller
             // answers for the arguments.
-            unsafe { std::mem::transmute::<*mut (), Function>(PLACE.address())($($arg),*) }
+            unsafe { std::mem::transmute::<*mut (), Function>(SLOT.address())($($arg),*) }
         }
     )*};
 }
 pub(crate) use host_functions;
 
-/// A name with its end, as a C string.
+/// A name that ends in a NUL, as a C string.
 pub(crate) const fn c_name(name: &str) -> &CStr {
     match CStr::from_bytes_with_nul(name.as_bytes()) {
         Ok(name) => name,
-        Err(_) => panic!("a name has one end"),
+        Err(_) => panic!("a name has one NUL, at its end"),
     }
 }
 
 /// Exports calls under both their names: programs call `MPI_*`; Fortran wrappers, and tools that
 /// define `MPI_*` themselves, call `PMPI_*`. The same for calls of our own (`MPIX_*`).
 ///
-/// Both names run the same body, a function that is not exported. One name must not call the other,
-/// which a tool may define itself. The body is not inlined into both: only a function with one
-/// caller is inlined into `catch_unwind`, and otherwise the arguments go through memory on each
-/// side of it, which costs short calls some ten nanoseconds. `tests/header.rs` checks that each
-/// call has both names, and that none is called by name.
+/// Both names call the same body, a function that is not exported. Neither name may call the other,
+/// since a tool may define that one itself. The body must stay `#[inline(never)]`: a body that is
+/// inlined into both names is not inlined into `catch_unwind`. Its arguments then go through memory
+/// on each side of `catch_unwind`, which costs short calls some ten nanoseconds. `tests/header.rs`
+/// checks that each call has both names, and that this library calls neither.
 macro_rules! exports {
     ($($name:ident($($arg:ident: $type:ty),* $(,)?);)*) => {$(
         const _: () = {

@@ -1,5 +1,5 @@
-//! Calls of the host that are safe: their arguments are references, arguments of the application,
-//! and handles.
+//! The host's calls that are safe functions here: they take references, handles, and arguments of
+//! the application with the types of `argument` and `status`.
 //!
 //! Every handle in this library comes from the application or from the host. The host itself checks
 //! those of the application. [`Handle::of`] only restores handles from their [`Handle::key`].
@@ -31,11 +31,17 @@ macro_rules! host_calls {
     )*};
 }
 
-// Each is the host's call of this name, and gives its error code.
+// Each makes the host's call of this name and returns its error code.
 host_calls! {
     comm_rank(comm: MPI_Comm, rank: &mut c_int) = PMPI_Comm_rank(comm, rank);
     comm_size(comm: MPI_Comm, size: &mut c_int) = PMPI_Comm_size(comm, size);
+    comm_test_inter(comm: MPI_Comm, inter: &mut c_int) = PMPI_Comm_test_inter(comm, inter);
     comm_group(comm: MPI_Comm, group: &mut MPI_Group) = PMPI_Comm_group(comm, group);
+    comm_create(comm: MPI_Comm, group: MPI_Group, created: &mut MPI_Comm) =
+        PMPI_Comm_create(comm, group, created);
+    comm_split(comm: MPI_Comm, color: c_int, key: c_int, part: &mut MPI_Comm) =
+        PMPI_Comm_split(comm, color, key, part);
+    comm_set_name(comm: MPI_Comm, name: &CStr) = PMPI_Comm_set_name(comm, name.as_ptr());
     comm_free(comm: &mut MPI_Comm) = PMPI_Comm_free(comm);
     comm_get_errhandler(comm: MPI_Comm, handler: &mut MPI_Errhandler) =
         PMPI_Comm_get_errhandler(comm, handler);
@@ -50,14 +56,14 @@ host_calls! {
     add_error_code(class: c_int, code: &mut c_int) = PMPI_Add_error_code(class, code);
     query_thread(level: &mut c_int) = PMPI_Query_thread(level);
 
-    // Splits off a communicator of the processes on this node.
+    // Makes a communicator of the processes on this node.
     comm_split_node(comm: MPI_Comm, node: &mut MPI_Comm) =
         PMPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, node);
-    // In place.
+    // Reduces in place.
     allreduce_ints(numbers: &mut [c_int], op: MPI_Op, comm: MPI_Comm) =
         PMPI_Allreduce(
             MPI_IN_PLACE, numbers.as_mut_ptr().cast(), numbers.len() as c_int, MPI_INT, op, comm);
-    // From rank 0.
+    // Broadcasts from rank 0.
     bcast_ints(numbers: &mut [c_int], comm: MPI_Comm) =
         PMPI_Bcast(numbers.as_mut_ptr().cast(), numbers.len() as c_int, MPI_INT, 0, comm);
 
@@ -81,6 +87,35 @@ host_calls! {
         PMPI_Type_get_extent_x(datatype, lower, extent);
     type_true_extent(datatype: MPI_Datatype, lower: &mut MPI_Count, extent: &mut MPI_Count) =
         PMPI_Type_get_true_extent_x(datatype, lower, extent);
+    // Gets the numbers of integers, addresses, counts and datatypes. The large form serves
+    // datatypes that were made by either form.
+    #[cfg(mpi_large_count)]
+    type_envelope(datatype: MPI_Datatype, numbers: &mut [MPI_Count; 4], combiner: &mut c_int) =
+        PMPI_Type_get_envelope_c(
+            datatype, &raw mut numbers[0], &raw mut numbers[1], &raw mut numbers[2],
+            &raw mut numbers[3], combiner);
+    #[cfg(not(mpi_large_count))]
+    type_envelope(datatype: MPI_Datatype, numbers: &mut [c_int; 4], combiner: &mut c_int) =
+        PMPI_Type_get_envelope(
+            datatype, &raw mut numbers[0], &raw mut numbers[1], &raw mut numbers[3], combiner);
+    // Fails if a list is shorter than the envelope says.
+    #[cfg(mpi_large_count)]
+    type_contents(
+        datatype: MPI_Datatype, integers: &mut [c_int], addresses: &mut [MPI_Aint],
+        counts: &mut [i64], types: &mut [MPI_Datatype]
+    ) =
+        PMPI_Type_get_contents_c(
+            datatype, integers.len() as MPI_Count, addresses.len() as MPI_Count,
+            counts.len() as MPI_Count, types.len() as MPI_Count, integers.as_mut_ptr(),
+            addresses.as_mut_ptr(), counts.as_mut_ptr().cast(), types.as_mut_ptr());
+    #[cfg(not(mpi_large_count))]
+    type_contents(
+        datatype: MPI_Datatype, integers: &mut [c_int], addresses: &mut [MPI_Aint],
+        _counts: &mut [i64], types: &mut [MPI_Datatype]
+    ) =
+        PMPI_Type_get_contents(
+            datatype, integers.len() as c_int, addresses.len() as c_int, types.len() as c_int,
+            integers.as_mut_ptr(), addresses.as_mut_ptr(), types.as_mut_ptr());
     type_free(datatype: &mut MPI_Datatype) = PMPI_Type_free(datatype);
     type_free_keyval(key: &mut c_int) = PMPI_Type_free_keyval(key);
     // Fails unless the datatype is valid.
@@ -93,7 +128,7 @@ host_calls! {
 
     #[cfg(mpi_sessions)]
     session_finalize(session: &mut MPI_Session) = PMPI_Session_finalize(session);
-    // The group of a process set.
+    // Returns the group of a process set.
     #[cfg(mpi_sessions)]
     session_group(session: MPI_Session, set: &CStr, group: &mut MPI_Group) =
         PMPI_Group_from_session_pset(session, set.as_ptr(), group);
@@ -108,7 +143,7 @@ host_calls! {
         PMPI_Info_set(info, key.as_ptr(), value.as_ptr());
     info_value_length(info: MPI_Info, key: &CStr, length: &mut c_int, flag: &mut c_int) =
         PMPI_Info_get_valuelen(info, key.as_ptr(), length, flag);
-    // The value and its end; longer ones are cut off.
+    // Gets a value with its NUL, truncated to the array.
     info_get<const N: usize>(info: MPI_Info, key: &CStr, value: &mut [u8; N], flag: &mut c_int) =
         PMPI_Info_get(info, key.as_ptr(), N as c_int - 1, value.as_mut_ptr().cast(), flag);
 
@@ -133,12 +168,12 @@ host_calls! {
         PMPI_Testsome(
             count_of(requests), first_of(requests), number, indices.as_ptr(count_of(requests)),
             statuses.as_ptr(count_of(requests)));
-    // Nothing is received.
+    // Makes a persistent request that receives nothing.
     null_recv_init(comm: MPI_Comm, request: &mut MPI_Request) =
         PMPI_Recv_init(null_mut(), 0, MPI_BYTE, MPI_PROC_NULL, 0, comm, request);
 }
 
-/// Makes a request that is complete: of a send of nothing to `MPI_PROC_NULL`.
+/// Makes a request that is already complete, by sending nothing to `MPI_PROC_NULL`.
 #[inline]
 pub(crate) fn null_isend(comm: MPI_Comm, request: Out<'_, MPI_Request>) -> c_int {
     if request.is_null() {
@@ -148,21 +183,21 @@ pub(crate) fn null_isend(comm: MPI_Comm, request: Out<'_, MPI_Request>) -> c_int
     unsafe { PMPI_Isend(null(), 0, MPI_BYTE, MPI_PROC_NULL, 0, comm, request.as_ptr()) }
 }
 
-/// A window with memory of no bytes, whose address is of no use.
+/// Makes a shared-memory window of zero bytes.
 pub(crate) fn win_allocate_empty(info: MPI_Info, comm: MPI_Comm, win: &mut MPI_Win) -> c_int {
     let mut nothing: *mut c_void = null_mut();
     // SAFETY: both places are this function's or its caller's, and handles are as the module says.
     unsafe { PMPI_Win_allocate_shared(0, 1, info, comm, (&raw mut nothing).cast(), win) }
 }
 
-/// The ranks that the `size` processes of a group have in `other`. For those outside, MPI_UNDEFINED
-/// as a u32, which is larger than any rank. `None`: the host cannot tell.
+/// Translates the ranks `0..size` of a group to ranks in `other`. A process outside `other` gets
+/// MPI_UNDEFINED as a u32, which is larger than any rank. `None`: the host's call failed.
 pub(crate) fn ranks_within(
     group: MPI_Group,
     size: c_int,
     other: MPI_Group,
 ) -> Option<SmallVec<[u32; 16]>> {
-    // Most groups are small; their own ranks need not be counted up each time.
+    // Small groups, as most are, need no list of their ranks made.
     static FIRST: [c_int; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
     let all: Vec<c_int>;
     let own = match FIRST.get(..size as usize) {
@@ -187,7 +222,7 @@ pub(crate) fn ranks_within(
     (code == MPI_SUCCESS).then_some(there)
 }
 
-/// A session of this library, in which errors return.
+/// Opens a session of this library, in which errors return.
 #[cfg(mpi_sessions)]
 pub(crate) fn session_init() -> Option<MPI_Session> {
     let mut session = std::mem::MaybeUninit::uninit();

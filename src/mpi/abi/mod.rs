@@ -1,11 +1,11 @@
-//! The host's interface: types, functions and constants, and what is said in its terms.
+//! The host's interface: types, functions and constants, and this library's types for them.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | `sys`, `shim.c` | the host's types, functions and constants |
-//! | `host` | how the host's functions are reached; both names of each exported call |
-//! | `host_calls` | calls of the host that are safe |
-//! | `argument`, `status` | arguments of the application, with types |
+//! | `host` | looks up the host's functions; exports each interposed call under both names |
+//! | `host_calls` | the host's calls that are safe functions here |
+//! | `argument`, `status` | types for arguments of the application |
 //! | `error` | error classes, codes and handlers |
 //! | `world` | `MPI_COMM_WORLD`, and the environment |
 

@@ -19,7 +19,6 @@ K(MPI_Datatype, MPI_DATATYPE_NULL)
 K(MPI_Datatype, MPI_BYTE)
 K(MPI_Datatype, MPI_PACKED)
 K(MPI_Datatype, MPI_INT)
-K(MPI_Op, MPI_OP_NULL)
 K(MPI_Op, MPI_MAX)
 K(MPI_Op, MPI_BOR)
 K(MPI_Errhandler, MPI_ERRORS_ARE_FATAL)
@@ -79,8 +78,6 @@ K(int, MPI_DISTRIBUTE_BLOCK)
 K(int, MPI_DISTRIBUTE_CYCLIC)
 K(int, MPI_DISTRIBUTE_DFLT_DARG)
 K(int, MPI_KEYVAL_INVALID)
-K(int, MPI_IDENT)
-K(int, MPI_UNEQUAL)
 
 K(int, MPI_ERR_ARG)
 K(int, MPI_ERR_ASSERT)
@@ -98,10 +95,8 @@ K(int, MPI_ERR_OP)
 K(int, MPI_ERR_OTHER)
 K(int, MPI_ERR_RANK)
 K(int, MPI_ERR_RMA_ATTACH)
-K(int, MPI_ERR_RMA_CONFLICT)
 K(int, MPI_ERR_RMA_FLAVOR)
 K(int, MPI_ERR_RMA_RANGE)
-K(int, MPI_ERR_RMA_SHARED)
 K(int, MPI_ERR_RMA_SYNC)
 K(int, MPI_ERR_SIZE)
 K(int, MPI_ERR_TRUNCATE)
@@ -119,11 +114,11 @@ enum { SIGNED, UNSIGNED, FLOATING, COMPLEX, LOGICAL, BYTE, CHARACTER, PAIR };
 struct mpix_type {
     MPI_Datatype handle;
     int kind;
-    int quad; /* made of numbers of 128 bits, which hosts mistake for their long double */
+    int quad; /* has 128-bit floating-point parts, which hosts mistake for their long double */
 };
 
-/* Every name is asked for: hosts differ in which of the optional ones they define, and one that is
- * defined may still be MPI_DATATYPE_NULL or of size 0, which is seen at run time. The order is the
+/* Hosts differ in which optional datatypes they define, so each of those has its #ifdef. A defined
+ * one may still be MPI_DATATYPE_NULL or of size 0, which is checked at run time. The order is the
  * same in all processes of a job. */
 const struct mpix_type mpix_types[] = {
     {MPI_BYTE, BYTE},
@@ -186,7 +181,7 @@ const struct mpix_type mpix_types[] = {
     {MPI_REAL16, FLOATING, 1},
 #endif
 #ifdef MPIX_C_FLOAT16
-    {MPIX_C_FLOAT16, CHARACTER}, /* any reduction of it ends the job on MPICH 4.0 */
+    {MPIX_C_FLOAT16, CHARACTER}, /* MPICH 4.0 aborts the job in any reduction of it */
 #endif
     {MPI_C_FLOAT_COMPLEX, COMPLEX},
     {MPI_C_DOUBLE_COMPLEX, COMPLEX},
@@ -246,7 +241,7 @@ const struct mpix_type mpix_types[] = {
 };
 const size_t mpix_types_len = sizeof mpix_types / sizeof mpix_types[0];
 
-/* What MPI_Type_create_f90_real, _complex and _integer stand for, found by size. */
+/* The datatypes that MPI_Type_create_f90_real, _complex and _integer stand for, found by size. */
 const struct mpix_type mpix_f90_types[] = {
 #ifdef MPI_REAL2
     {MPI_REAL2, FLOATING},
@@ -285,8 +280,8 @@ const struct mpix_type mpix_f90_types[] = {
 };
 const size_t mpix_f90_types_len = sizeof mpix_f90_types / sizeof mpix_f90_types[0];
 
-/* Constructors that MPI-3.0 removed, which a host may still have for old Fortran programs: INTEGER
- * displacements. -1 where it has not. */
+/* Constructors with INTEGER displacements, which MPI-3.0 removed and a host may still have for old
+ * Fortran programs. -1 if the host lacks them. */
 #ifdef MPICH_NUMVERSION
 const int mpix_k_MPI_COMBINER_HVECTOR_INTEGER = MPI_COMBINER_HVECTOR_INTEGER;
 const int mpix_k_MPI_COMBINER_HINDEXED_INTEGER = MPI_COMBINER_HINDEXED_INTEGER;

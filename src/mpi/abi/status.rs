@@ -1,4 +1,4 @@
-//! Statuses: those of the application, which it may ignore, and what this library puts into them.
+//! Statuses of the application, which it may ignore, and what this library writes into them.
 
 use std::ffi::c_int;
 use std::marker::PhantomData;
@@ -27,7 +27,7 @@ impl<'a> Status<'a> {
         Status(MPI_STATUS_IGNORE, PhantomData)
     }
 
-    /// For a call of the host.
+    /// The status, for a call of the host.
     #[inline(always)]
     pub(crate) fn as_ptr(self) -> *mut MPI_Status {
         self.0
@@ -37,18 +37,19 @@ impl<'a> Status<'a> {
         self.0.is_null() || self.0 == MPI_STATUS_IGNORE || self.0 == MPI_STATUSES_IGNORE
     }
 
-    /// No elements, not cancelled, from this source and with this tag; the error stays.
+    /// Fills in a status without elements, not cancelled, with this source and tag. `MPI_ERROR` is
+    /// left as it is.
     pub(crate) fn fill(self, source: c_int, tag: c_int) {
         if self.is_ignored() {
             return;
         }
         let filled = MPI_Status { MPI_SOURCE: source, MPI_TAG: tag, ..*without_data() };
-        // SAFETY: the status is not ignored, so it is the memory that `new` was given. An int is
-        // read although the application may not have written it: any value is one.
+        // SAFETY: the status is not ignored, so it is the memory that `new` was given. Its
+        // MPI_ERROR is read although the application may not have written it: any int is valid.
         unsafe { *self.0 = MPI_Status { MPI_ERROR: (*self.0).MPI_ERROR, ..filled } };
     }
 
-    /// MPI's empty status (MPI-4.1 3.7.3); the error stays.
+    /// Fills in MPI's empty status (MPI-4.1 3.7.3). `MPI_ERROR` is left as it is.
     pub(crate) fn fill_empty(self) {
         self.fill(MPI_ANY_SOURCE, MPI_ANY_TAG);
     }
@@ -76,20 +77,19 @@ impl<'a> Status<'a> {
     }
 }
 
-/// A status of no elements, not cancelled, as the host writes it. Kept, since asking the host takes
-/// longer than waiting for a notification that is there.
+/// A status without elements, not cancelled, as the host writes it. Cached, since the host's calls
+/// take longer than a whole wait for a notification that has already arrived.
 #[inline]
 fn without_data() -> &'static MPI_Status {
     static STATUS: OnceLock<MPI_Status> = OnceLock::new();
     STATUS.get_or_init(|| {
-        // SAFETY: a status is made of integers, of which all may be 0.
-        let mut status = unsafe { std::mem::zeroed() };
-        // SAFETY: `status` is a status that only this function uses.
+        // SAFETY: a status consists of integers, which may all be 0; only this function uses it.
         unsafe {
+            let mut status = std::mem::zeroed();
             PMPI_Status_set_elements(&raw mut status, MPI_BYTE, 0);
             PMPI_Status_set_cancelled(&raw mut status, 0);
+            status
         }
-        status
     })
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct Statuses<'a> {
 }
 
 impl<'a> Statuses<'a> {
-    /// An array of the application; a negative `count` is one of no statuses.
+    /// An array of the application. A negative `count` makes it empty.
     ///
     /// # Safety
     /// `first` is NULL or MPI_STATUSES_IGNORE, or until `'a` ends it points to memory for `count`
@@ -112,19 +112,19 @@ impl<'a> Statuses<'a> {
         Statuses { first, len: usize::try_from(count).unwrap_or(0), of: PhantomData }
     }
 
-    /// True of MPI_STATUSES_IGNORE.
+    /// True for MPI_STATUSES_IGNORE and NULL.
     pub(crate) fn are_ignored(self) -> bool {
         Status(self.first, PhantomData).is_ignored()
     }
 
-    /// For a call of the host that may write `count` statuses.
+    /// The array, for a call of the host that may write `count` statuses.
     #[inline(always)]
     pub(crate) fn as_ptr(self, count: c_int) -> *mut MPI_Status {
         assert!(self.are_ignored() || count <= 0 || count as usize <= self.len, "too few statuses");
         self.first
     }
 
-    /// The status at a place of the array.
+    /// The status with index `at`.
     pub(crate) fn at(self, at: usize) -> Status<'a> {
         if self.are_ignored() {
             return Status::ignored();

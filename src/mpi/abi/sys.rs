@@ -1,6 +1,6 @@
-//! What `mpi.h` says: the host's types and `PMPI_*` functions (bindgen), and the constants that
-//! only a C compiler can evaluate (`shim.c`), under the names that they have in C. The functions
-//! are reached as `host` says.
+//! The contents of `mpi.h`: the host's types and `PMPI_*` functions (bindgen), and the constants
+//! that only a C compiler can evaluate (`shim.c`), under the names that they have in C. `host` says
+//! how a function is called.
 #![allow(
     non_camel_case_types,
     non_snake_case,
@@ -17,7 +17,7 @@ use crate::mpi::abi::host::host_functions;
 
 include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
 
-/// One predefined datatype, as `shim.c` lists it.
+/// One predefined datatype: `struct mpix_type` of `shim.c`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ListedType {
@@ -45,7 +45,7 @@ constants! {
     MPI_Group: MPI_GROUP_NULL;
     MPI_Request: MPI_REQUEST_NULL;
     MPI_Datatype: MPI_DATATYPE_NULL MPI_BYTE MPI_INT MPI_PACKED;
-    MPI_Op: MPI_OP_NULL MPI_MAX MPI_BOR;
+    MPI_Op: MPI_MAX MPI_BOR;
     MPI_Errhandler: MPI_ERRORS_ARE_FATAL MPI_ERRORS_ABORT MPI_ERRORS_RETURN;
     *mut MPI_Status: MPI_STATUS_IGNORE MPI_STATUSES_IGNORE;
     *mut c_void: MPI_IN_PLACE;
@@ -62,11 +62,11 @@ constants! {
         MPI_COMBINER_RESIZED MPI_COMBINER_F90_REAL MPI_COMBINER_F90_COMPLEX MPI_COMBINER_F90_INTEGER
         MPI_COMBINER_HVECTOR_INTEGER MPI_COMBINER_HINDEXED_INTEGER MPI_COMBINER_STRUCT_INTEGER
         MPI_ORDER_FORTRAN MPI_DISTRIBUTE_BLOCK MPI_DISTRIBUTE_CYCLIC MPI_DISTRIBUTE_DFLT_DARG
-        MPI_KEYVAL_INVALID MPI_IDENT MPI_UNEQUAL
+        MPI_KEYVAL_INVALID
         MPI_ERR_ARG MPI_ERR_ASSERT MPI_ERR_BUFFER MPI_ERR_COMM MPI_ERR_COUNT MPI_ERR_DISP
         MPI_ERR_GROUP MPI_ERR_INFO MPI_ERR_INFO_VALUE MPI_ERR_INTERN MPI_ERR_LOCKTYPE MPI_ERR_NO_MEM
-        MPI_ERR_OP MPI_ERR_OTHER MPI_ERR_RANK MPI_ERR_RMA_ATTACH MPI_ERR_RMA_CONFLICT
-        MPI_ERR_RMA_FLAVOR MPI_ERR_RMA_RANGE MPI_ERR_RMA_SHARED MPI_ERR_RMA_SYNC MPI_ERR_SIZE
+        MPI_ERR_OP MPI_ERR_OTHER MPI_ERR_RANK MPI_ERR_RMA_ATTACH
+        MPI_ERR_RMA_FLAVOR MPI_ERR_RMA_RANGE MPI_ERR_RMA_SYNC MPI_ERR_SIZE
         MPI_ERR_TRUNCATE MPI_ERR_TYPE MPI_ERR_UNSUPPORTED_OPERATION MPI_ERR_WIN MPI_ERR_TAG
         MPI_ERR_REQUEST MPI_ERR_IN_STATUS;
 }
@@ -83,7 +83,7 @@ macro_rules! arrays {
         $(
             $(#[$doc])*
             pub fn $name() -> &'static [$item] {
-                // SAFETY: `shim.c` defines a constant array of so many items.
+                // SAFETY: `shim.c` defines a constant array with that number of items.
                 unsafe { std::slice::from_raw_parts((&raw const $array).cast(), $len) }
             }
         )*
@@ -99,11 +99,10 @@ arrays! {
     listed_ops: [MPI_Op] = mpix_ops, mpix_ops_len;
 }
 
-/// A handle of the host as a number: MPICH's are integers, Open MPI's are pointers.
+/// Converts a handle of the host to and from a number: MPICH's are integers, Open MPI's pointers.
 pub trait Handle: Copy {
-    /// The handle as a number.
     fn key(self) -> u64;
-    /// The handle of which [`Handle::key`] gave the number.
+    /// The handle whose [`Handle::key`] this is.
     fn of(key: u64) -> Self;
 }
 

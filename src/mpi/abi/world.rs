@@ -6,33 +6,31 @@ pub(crate) fn look_up(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// `MPI_Init` has been called, and `MPI_Finalize` has not.
-static WORLD: AtomicBool = AtomicBool::new(false);
+static HAS_WORLD: AtomicBool = AtomicBool::new(false);
 
-/// `MPI_Init` has agreed on the settings with all processes.
+/// Notes that `MPI_Init` has agreed on the settings with all processes.
 pub(crate) fn begin() {
-    WORLD.store(true, Ordering::Release);
+    HAS_WORLD.store(true, Ordering::Release);
 }
 
-/// `MPI_Finalize` has begun.
+/// Notes that `MPI_Finalize` has begun.
 pub(crate) fn end() {
-    WORLD.store(false, Ordering::Release);
+    HAS_WORLD.store(false, Ordering::Release);
 }
 
 /// True between `MPI_Init` and `MPI_Finalize`, when all processes have agreed on the settings.
 pub(crate) fn has_world() -> bool {
-    WORLD.load(Ordering::Acquire)
+    HAS_WORLD.load(Ordering::Acquire)
 }
 
-/// According to the host, all processes of `MPI_COMM_WORLD` are on one node.
-static ONE_NODE: AtomicBool = AtomicBool::new(false);
+static ON_ONE_NODE: AtomicBool = AtomicBool::new(false);
 
-/// Sets whether all processes of `MPI_COMM_WORLD` are on one node.
 pub(crate) fn set_on_one_node(one: bool) {
-    ONE_NODE.store(one, Ordering::Release);
+    ON_ONE_NODE.store(one, Ordering::Release);
 }
 
-/// True if all processes of `MPI_COMM_WORLD` are on one node. The same in all of them.
+/// True if, according to the host, all processes of `MPI_COMM_WORLD` are on one node. All of them
+/// get the same answer.
 pub(crate) fn on_one_node() -> bool {
-    ONE_NODE.load(Ordering::Acquire)
+    ON_ONE_NODE.load(Ordering::Acquire)
 }

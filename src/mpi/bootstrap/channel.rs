@@ -1,10 +1,10 @@
-//! Active-message channels of windows: over the context of the job where all processes of a window
-//! share it, else over a context of the window's own.
+//! Active-message channels of windows. A window whose processes all share the job's context uses
+//! that one; any other window makes a context of its own.
 //!
-//! The context of the job is made by `MPI_Init` where messages may be needed. Making a communicator
-//! takes hosts a few rounds of messages, between nodes longer than all else that a window needs; so
-//! windows share that one. Processes of other jobs (`MPI_Comm_spawn`, `MPI_Comm_connect`) and
-//! sessions do not have it: a window with them has a communicator of its own.
+//! `MPI_Init` makes the job's context if windows may need messages. A context needs a communicator,
+//! which takes hosts a few rounds of messages to make. Between nodes that takes longer than all
+//! other steps of making a window, so windows share the job's. Processes of other jobs
+//! (`MPI_Comm_spawn`, `MPI_Comm_connect`) and sessions do not have the job's context.
 
 use std::ffi::c_int;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -13,6 +13,7 @@ use std::sync::Arc;
 use super::communicators::create;
 use super::exchange::Exchange;
 use super::host_carrier::HostCarrier;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 use crate::runtime::bootstrap::PortCard;
@@ -22,20 +23,21 @@ use crate::transport::am::window_channel::{PeerAddress, WindowChannel};
 use crate::transport::guarded::Guarded;
 use crate::transport::shm::Bootstrap;
 
-/// The name of a context that only the processes of one window have.
+/// The name of each context that serves one window only.
 const OWN: u64 = 1;
 
-/// A port in the job's context for a window that may be made.
+/// A port in the job's context, for a window that may still fail or be left to the host.
 #[derive(Debug)]
 pub(crate) struct ReservedPort {
     context: SharedContext,
-    card: PortCard,
-    /// A channel has taken it over, and closes it.
+    /// What this process publishes of the port.
+    pub(super) card: PortCard,
+    /// A channel has taken the port over, and closes it.
     is_claimed: bool,
 }
 
 impl ReservedPort {
-    /// Reserves one, if there is a context.
+    /// Reserves a port. `None`: this process has no context of the job.
     pub(crate) fn reserve() -> Option<Self> {
         let guard = enter();
         let context = Arc::clone(guard.network.job()?);
@@ -45,11 +47,6 @@ impl ReservedPort {
             PortCard { context: context.name(), address }
         };
         Some(ReservedPort { context, card, is_claimed: false })
-    }
-
-    /// What this process says of it.
-    pub(crate) fn card(reserved: Option<&Self>) -> PortCard {
-        reserved.map_or_else(PortCard::default, |reserved| reserved.card)
     }
 }
 
@@ -62,7 +59,7 @@ impl Drop for ReservedPort {
     }
 }
 
-/// Makes the context of the job. Collective over `MPI_COMM_WORLD`.
+/// Makes the job's context. Collective over `MPI_COMM_WORLD`.
 pub(crate) fn open_job() {
     let comm = match create(MPI_COMM_WORLD) {
         Ok(comm) => comm,
@@ -72,23 +69,23 @@ pub(crate) fn open_job() {
             );
         }
     };
+    // A random name, distinct from `OWN` and from 0, which stands for no context.
     let mut name = RandomState::new().build_hasher().finish() | 2;
     // SAFETY: the communicator was just made, and all of its processes come here.
     unsafe { PMPI_Bcast((&raw mut name).cast(), size_of::<u64>() as c_int, MPI_BYTE, 0, comm) };
     enter().network.set_job(context_over(comm, name));
 }
 
-/// A context over a communicator that only this library sends on.
+/// Makes a context over a private communicator.
 fn context_over(comm: MPI_Comm, name: u64) -> SharedContext {
     let mut process = 0;
-    // SAFETY: the communicator is live.
-    unsafe { PMPI_Comm_rank(comm, &raw mut process) };
+    host_calls::comm_rank(comm, &mut process);
     let carrier = Box::new(HostCarrier::new(comm));
     // SAFETY: contexts are used under the runtime's guard only.
     Arc::new(unsafe { Guarded::new(Context::new(carrier, name, process as u32)) })
 }
 
-/// The channel of a new window. Collective where its processes do not share a context.
+/// Opens the channel of a new window. Collective if its processes do not share a context.
 ///
 /// # Errors
 /// The host's error code.
@@ -108,20 +105,20 @@ pub(super) fn open(exchange: &mut Exchange) -> Result<WindowChannel, c_int> {
         return Ok(WindowChannel::new(context, port, me, addresses));
     }
     drop(reserved);
-    let comm = exchange.comm();
+    let comm = exchange.comm;
     if !exchange.may_block() {
         drive::assemble(comm)?;
     }
     let context = context_over(create(comm)?, OWN);
     let mut guard = enter();
     guard.network.add(Arc::clone(&context));
-    // The first port of a context has the same number everywhere.
+    // The first port of a context has the same number in every process.
     let port = context.borrow().open();
     let addresses = (0..size).map(|process| PeerAddress { process, port });
     Ok(WindowChannel::new(context, port, me, addresses))
 }
 
-/// Gives up a channel that no window uses.
+/// Closes a channel whose window was not made.
 pub(crate) fn give_up(mut channel: WindowChannel) {
     let mut guard = enter();
     channel.release();

@@ -1,8 +1,9 @@
-//! The out-of-band exchange of a new window's processes: the host's collectives.
+//! The out-of-band exchange of a new window's processes, by the host's collectives.
 
 use std::ffi::c_int;
 
 use crate::engine::Rank;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::bootstrap::channel::ReservedPort;
 use crate::mpi::bootstrap::{Part, rdma};
@@ -12,28 +13,27 @@ use crate::runtime::progress::Backoff;
 use crate::transport::rdma::capabilities::advertise;
 use crate::transport::shm::{self, Bootstrap, Memory};
 
-/// The exchange of one process, with the set-up whose steps it serves.
+/// One process's side of the exchange, and the set-up that decides the steps.
 pub(crate) struct Exchange {
-    comm: MPI_Comm,
+    pub(super) comm: MPI_Comm,
     rank: Rank,
     size: u32,
     pub(super) setup: Setup,
-    /// What this process contributes.
     pub(super) part: Part,
     /// This process's port for messages.
     pub(super) port: Option<ReservedPort>,
-    /// How to wait: unknown before the first gather.
+    /// How to wait; `None` before the first gather.
     waiting: Option<Waiting>,
-    /// The first gather says that no segment is wanted.
+    /// The processes agreed in the first gather to make no segment.
     unwanted: bool,
-    /// The first error of the host. Its error handler was called; the set-up goes on with zeros and
-    /// is discarded.
-    failed: Option<c_int>,
+    /// The first error of the host, which has called the error handler. The gather's result is set
+    /// to zeros, and the set-up ends without a window.
+    pub(super) failed: Option<c_int>,
 }
 
 impl Exchange {
-    /// Over a live communicator, with what this process contributes to the agreement and to the
-    /// window.
+    /// Makes an exchange over a live communicator. `contribution` goes into the agreement, `part`
+    /// into the window.
     pub(crate) fn over(
         comm: MPI_Comm,
         (rank, size): (c_int, c_int),
@@ -47,52 +47,39 @@ impl Exchange {
         Exchange { comm, rank, size, setup, part, port, waiting, unwanted, failed }
     }
 
-    /// Of the processes of a part of this communicator, which have agreed already.
+    /// Makes an exchange over a communicator of some of these processes, which have agreed already.
     pub(super) fn within(&self, comm: MPI_Comm) -> Self {
         let (mut rank, mut size) = (0, 0);
-        // SAFETY: the communicator is live.
-        unsafe {
-            PMPI_Comm_rank(comm, &raw mut rank);
-            PMPI_Comm_size(comm, &raw mut size);
-        }
+        host_calls::comm_rank(comm, &mut rank);
+        host_calls::comm_size(comm, &mut size);
         let mut part = Self::over(comm, (rank, size), self.setup.contribution(), self.part);
         part.waiting = self.waiting;
         part
     }
 
-    /// The communicator.
-    pub(super) fn comm(&self) -> MPI_Comm {
-        self.comm
-    }
-
-    /// The first error of the host.
-    pub(super) fn failed(&self) -> Option<c_int> {
-        self.failed
-    }
-
-    /// Logs what differs between processes.
+    /// Logs settings that differ between processes.
     pub(crate) fn warn(&self, call: &str) {
         self.setup.contribution().warn(call);
     }
 
-    /// Whether all processes have arrived: they wait only for each other, and may do so in the
-    /// host.
+    /// True if the next collective may be a blocking call of the host: all processes have arrived,
+    /// and wait only for each other.
     pub(super) fn may_block(&self) -> bool {
         self.waiting == Some(Waiting::Blocking)
     }
 
-    /// What this process publishes.
+    /// The card that this process publishes.
     fn card(&self, capability: Option<u8>) -> Card {
         Card {
             node: shm::node().unwrap_or_default(),
             bytes: self.part.bytes,
             disp_unit: self.part.disp_unit,
             capability,
-            port: ReservedPort::card(self.port.as_ref()),
+            port: self.port.as_ref().map(|port| port.card).unwrap_or_default(),
         }
     }
 
-    /// The first gather, which carries contributions and cards.
+    /// The first gather: contributions and cards travel with the caller's `mine`.
     fn gather_first(&mut self, mine: &[u8], all: &mut [u8]) -> c_int {
         self.port = ReservedPort::reserve();
         let single = self.part.single;
@@ -112,14 +99,14 @@ impl Exchange {
             let (contribution, card) = record[mine.len()..].split_at(CONTRIBUTION);
             (contribution, Card::decode(card))
         });
-        // The same in all processes: hosts and their collectives are agreed at MPI_Init [PR-5].
+        // All processes compute the same value: MPI_Init agrees on what it depends on [PR-5].
         let receives_while_waiting = hook::takes_messages() || drive::collectives();
         self.unwanted = !self.setup.gathered(each, receives_while_waiting);
         self.waiting = self.setup.agreement().map(|agreement| agreement.waiting);
         code
     }
 
-    /// Gathers the cards again, with this capability of this process.
+    /// Gathers the cards again, now with this process's RDMA capability.
     pub(super) fn advertise(&mut self, capability: u8) -> Vec<Card> {
         let mine = self.card(Some(capability)).encode();
         let mut all = vec![0; CARD * self.size as usize];
@@ -140,12 +127,9 @@ impl Bootstrap for Exchange {
         let code = match self.waiting {
             None => self.gather_first(mine, all),
             // SAFETY: the communicator is live; the lengths were just compared.
-            Some(waiting) => unsafe {
-                match waiting {
-                    Waiting::Blocking => drive::allgather_blocking(self.comm, mine, all),
-                    Waiting::Driving => drive::allgather(self.comm, mine, all),
-                }
-            },
+            Some(Waiting::Blocking) => unsafe { drive::allgather_blocking(self.comm, mine, all) },
+            // SAFETY: as above: a live communicator, and lengths that were just compared.
+            Some(Waiting::Driving) => unsafe { drive::allgather(self.comm, mine, all) },
         };
         if code != MPI_SUCCESS {
             all.fill(0);

@@ -1,10 +1,10 @@
 //! Carries the packets and rendezvous transfers of this process over the host's point-to-point
 //! messages.
 //!
-//! They have a communicator of their own, so nothing of the application can be mistaken for them. A
-//! few receives are always posted; they match in the order in which they were posted, so only the
-//! first is looked at. All requests are asked about in one call, which is also what drives the
-//! host.
+//! They use a private communicator, so they cannot match the application's messages. A few receives
+//! are always posted. They match in the order in which they were posted, so only the first of them
+//! is tested. One `MPI_Testsome` tests it together with all sends and transfers; that call is also
+//! what drives the host.
 
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
@@ -12,21 +12,24 @@ use std::ffi::{c_int, c_void};
 use smallvec::SmallVec;
 
 use crate::engine::{Addr, Rank};
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::hook;
 use crate::transport::am::carrier::{Carrier, Event, PortNumber, Process};
 use crate::transport::am::channel::{TransferId, TransferTag};
 use crate::transport::am::wire::{PACKET, Packet};
 
-/// Receives that are posted.
+/// Number of receives that are kept posted.
 const POSTED: usize = 8;
-/// Packets under way from which on operations are refused.
+/// Sends in flight from which on the carrier is busy.
 const BUSY: usize = 256;
-/// Packets that are kept for later ones.
+/// Most packets kept for reuse.
 const MAX_SPARE: usize = 64;
-/// Looks at what is on its way out when the carrier ends: where a process has died, it may stay.
-const LOOKS_AT_THE_END: u32 = 1 << 20;
+/// Polls for sends in flight when the carrier closes. Bounded, since sends to a process that has
+/// died may never complete.
+const CLOSING_POLLS: u32 = 1 << 20;
 
+/// The host's tag of packets.
 const PACKETS: c_int = 0;
 
 /// The host's tag of a rendezvous transfer.
@@ -34,7 +37,7 @@ fn host_tag(tag: TransferTag) -> c_int {
     1 + 2 * tag.number as c_int + tag.kind as c_int
 }
 
-/// What a request of the host is for.
+/// The purpose of a request of the host.
 #[derive(Debug)]
 enum Work {
     /// A receive of any packet.
@@ -48,42 +51,44 @@ enum Work {
 #[derive(Debug)]
 pub(crate) struct HostCarrier {
     comm: MPI_Comm,
-    /// Requests and what they are for. The first is the receive that was posted first.
+    /// The requests to test. The first is the oldest posted receive.
     requests: Vec<MPI_Request>,
+    /// The purpose of each request.
     work: Vec<Work>,
     /// The other receives, in the order in which they were posted.
     posted: VecDeque<(MPI_Request, Packet)>,
-    /// Where the host says which requests are complete.
+    /// Output arrays of `MPI_Testsome`.
     indices: Vec<c_int>,
     statuses: Vec<MPI_Status>,
 
-    /// Receives to be posted again.
+    /// Completed receives that the next poll posts again.
     unposted: usize,
+    /// Sends in flight.
     sending: usize,
-    /// The last look has found a packet: there are likely more.
+    /// The last poll found a packet, so more are likely.
     streaming: bool,
     events: VecDeque<Event>,
     spare: Vec<Packet>,
 }
 
-// SAFETY: the host's handles may be used in any thread; calls are made by one at a time.
+// SAFETY: the host's handles may be used in any thread, and one thread at a time uses the carrier.
 unsafe impl Send for HostCarrier {}
 
-/// A status without content.
+/// A status of zeros.
 fn blank() -> MPI_Status {
     // SAFETY: a status is integers; any are valid.
     unsafe { std::mem::zeroed() }
 }
 
-/// Errors of the host are the library's own fault or the network's; the windows concerned wait, and
-/// say so.
+/// Logs an error of the host, which only this library or the network can have caused. Windows that
+/// need the message go on waiting, and the log names what they wait for.
 #[cold]
 fn report(call: &str, code: c_int) {
     log::error!("host_mpi: {call} of the host failed with {code}");
 }
 
 impl HostCarrier {
-    /// Takes over a communicator that only this library sends on, and in which errors return.
+    /// Takes over a private communicator.
     pub(crate) fn new(comm: MPI_Comm) -> Self {
         HostCarrier {
             comm,
@@ -105,7 +110,7 @@ impl HostCarrier {
         packet.bytes.clear();
         packet.bytes.reserve(PACKET);
         let at = Addr(packet.bytes.as_mut_ptr() as usize);
-        // SAFETY: the packet has room for so many bytes, and is not touched until the request is
+        // SAFETY: the packet has room for `PACKET` bytes, and is not touched until the request is
         // complete.
         let request = unsafe { self.receive(MPI_ANY_SOURCE, PACKETS, at, PACKET) };
         let Some(request) = request else { return };
@@ -113,7 +118,7 @@ impl HostCarrier {
             self.requests.push(request);
             self.work.push(Work::Arrival(packet));
         } else if self.requests[0] == MPI_REQUEST_NULL {
-            // All had come in.
+            // All posted receives had completed.
             self.requests[0] = request;
             self.work[0] = Work::Arrival(packet);
         } else {
@@ -124,7 +129,7 @@ impl HostCarrier {
     /// Starts a receive of at most `len` bytes.
     ///
     /// # Safety
-    /// `to` has room for so many bytes, and nobody touches them until the request is complete.
+    /// `to` has room for `len` bytes, and nobody touches them until the request is complete.
     unsafe fn receive(
         &mut self,
         from: c_int,
@@ -147,7 +152,7 @@ impl HostCarrier {
     /// Starts to send `len` bytes.
     ///
     /// # Safety
-    /// There are so many bytes at `from`, which nobody changes until the request is complete.
+    /// There are `len` bytes at `from`, which nobody changes until the request is complete.
     unsafe fn start_send(
         &mut self,
         to: Process,
@@ -169,13 +174,13 @@ impl HostCarrier {
     }
 
     fn add(&mut self, request: MPI_Request, work: Work) {
-        debug_assert!(!self.requests.is_empty(), "the first place is that of a receive");
+        debug_assert!(!self.requests.is_empty(), "the first request is a receive");
         self.requests.push(request);
         self.work.push(work);
     }
 
-    /// Asks once about all requests. True if a packet has come in.
-    fn ask(&mut self) -> bool {
+    /// Tests all requests once. True if a packet has arrived.
+    fn test(&mut self) -> bool {
         let count = self.requests.len();
         if count == 0 {
             return false;
@@ -185,8 +190,8 @@ impl HostCarrier {
             self.statuses.resize(count.next_power_of_two(), blank());
         }
         let mut complete = 0;
-        // SAFETY: all lists have `count` entries; what the requests use lives in `work` or is the
-        // library's until they are complete.
+        // SAFETY: all arrays have `count` entries. The requests' buffers are packets in `work`, or
+        // memory that the callers of `send_data` and `receive_data` keep until they are complete.
         let code = unsafe {
             PMPI_Testsome(
                 count as c_int,
@@ -196,14 +201,14 @@ impl HostCarrier {
                 self.statuses.as_mut_ptr(),
             )
         };
-        // With an error in one of them the others are complete all the same.
+        // An error in one request does not affect the others.
         if code != MPI_SUCCESS {
             report("MPI_Testsome", code);
         }
         if complete <= 0 || complete == MPI_UNDEFINED {
             return false;
         }
-        // Places are filled from the end, so the highest goes first.
+        // The highest index first, since `swap_remove` moves the last entry into the gap.
         let mut order: SmallVec<[u32; 8]> = (0..complete as u32).collect();
         order.sort_unstable_by_key(|at| std::cmp::Reverse(self.indices[*at as usize]));
         let mut arrived = false;
@@ -222,7 +227,7 @@ impl HostCarrier {
         arrived
     }
 
-    /// Bytes that a receive has brought.
+    /// Number of bytes that a receive got.
     fn bytes(status: &MPI_Status) -> usize {
         let mut count = 0;
         // SAFETY: the status is that of a receive of bytes.
@@ -233,31 +238,31 @@ impl HostCarrier {
         usize::try_from(count).unwrap_or(0)
     }
 
-    /// The receive in the first place is complete: the next one takes its place. The next poll
-    /// posts another one, when the packet has been answered.
+    /// Handles completion of the oldest receive: the next one moves to the first place. The next
+    /// poll posts a new receive, once the packet has been handled.
     fn take_arrived(&mut self, status: &MPI_Status) {
         let (request, next) =
             self.posted.pop_front().unwrap_or((MPI_REQUEST_NULL, Packet::default()));
         self.requests[0] = request;
         let Work::Arrival(mut packet) = std::mem::replace(&mut self.work[0], Work::Arrival(next))
         else {
-            unreachable!("the first place is that of a receive")
+            unreachable!("the first request is a receive")
         };
         let bytes = Self::bytes(status);
         if bytes > packet.bytes.capacity() {
             self.unposted += 1;
             return self.recycle(packet);
         }
-        // SAFETY: the host has written so many bytes into the packet, which has room for them.
+        // SAFETY: the host has written `bytes` bytes into the packet, which has room for them.
         unsafe { packet.bytes.set_len(bytes) };
         self.events.push_back(Event::Arrived(status.MPI_SOURCE as Rank, packet));
         self.unposted += 1;
     }
 
-    /// Another request is complete.
+    /// Handles completion of a request other than the first.
     fn finish(&mut self, work: Work, status: &MPI_Status, failed: bool) {
         match work {
-            Work::Arrival(_) => unreachable!("a receive stands in the first place"),
+            Work::Arrival(_) => unreachable!("only the first request is a receive"),
             Work::Sent(_, packet) => {
                 self.sending -= 1;
                 self.recycle(packet);
@@ -360,12 +365,12 @@ impl Carrier for HostCarrier {
             let packet = self.spare.pop().unwrap_or_default();
             self.post(packet);
         }
-        let arrived = self.ask();
-        // One after the other, since only the first receive is looked at; no more than are posted.
-        // But each look drives the host, which over a network takes about a microsecond: a packet
-        // that comes alone is not kept waiting for a second look.
+        let arrived = self.test();
+        // Each test finds at most one packet, so test again, at most once for each posted receive.
+        // But over a network a test takes about a microsecond, and a packet that comes alone should
+        // not wait for a second one. So do this only if the last poll found a packet too.
         if arrived && self.streaming {
-            let _ = (1..POSTED).all(|_| self.ask());
+            let _ = (1..POSTED).all(|_| self.test());
         }
         self.streaming = arrived;
     }
@@ -375,38 +380,38 @@ impl Carrier for HostCarrier {
     }
 
     fn close(&mut self) {
-        for _ in 0..LOOKS_AT_THE_END {
+        for _ in 0..CLOSING_POLLS {
             if self.sending == 0 {
                 break;
             }
-            self.ask();
+            self.test();
         }
         let mut receives: Vec<(MPI_Request, Packet)> = self.posted.drain(..).collect();
         for (request, work) in self.requests.drain(..).zip(self.work.drain(..)) {
             match work {
                 Work::Arrival(packet) => receives.push((request, packet)),
-                // To a process that takes nothing in: the host may still read it.
+                // The receiver has not taken the packet, and the host may still read it.
                 Work::Sent(_, packet) => std::mem::forget(packet),
                 Work::DataSent(..) | Work::DataReceived(_) => {}
             }
         }
         for (mut request, packet) in receives {
+            if request == MPI_REQUEST_NULL {
+                continue;
+            }
             let mut flag = 0;
             // SAFETY: the requests are receives that were posted here.
             unsafe {
-                if request != MPI_REQUEST_NULL {
-                    PMPI_Cancel(&raw mut request);
-                    PMPI_Test(&raw mut request, &raw mut flag, MPI_STATUS_IGNORE);
-                }
+                PMPI_Cancel(&raw mut request);
+                PMPI_Test(&raw mut request, &raw mut flag, MPI_STATUS_IGNORE);
             }
             if request != MPI_REQUEST_NULL {
-                // Not cancelled yet: the host may still write to the packet.
+                // The cancellation is not complete: the host may still write to the packet.
                 std::mem::forget(packet);
                 // SAFETY: the request is not used again.
                 unsafe { PMPI_Request_free(&raw mut request) };
             }
         }
-        // SAFETY: the communicator was made for this carrier, which does not use it any more.
-        unsafe { PMPI_Comm_free(&raw mut self.comm) };
+        host_calls::comm_free(&mut self.comm);
     }
 }

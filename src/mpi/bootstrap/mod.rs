@@ -1,8 +1,8 @@
 //! Makes the transport of a window: carries out the steps of [`Setup`] over the host's collectives.
 //!
-//! Everything here is collective over the window's communicator, and ends alike in all processes.
-//! Between nodes each round of messages costs more than everything else, so there are few: what the
-//! processes have to know of each other comes with the first gather.
+//! Every step is collective over the window's communicator and has the same outcome in all
+//! processes. Between nodes each round of messages costs more than everything else. So the first
+//! gather carries all that the processes must know of each other.
 //!
 //! [`Setup`]: crate::runtime::bootstrap::Setup
 
@@ -16,6 +16,7 @@ use std::ffi::c_int;
 
 use crate::engine::Rank;
 use crate::mpi::abi::error::Fault;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::datatype;
 use crate::mpi::info::InfoKeys;
@@ -35,7 +36,7 @@ pub(crate) use crate::runtime::bootstrap::NotMade;
 pub(crate) use channel::open_job;
 pub(crate) use exchange::Exchange;
 
-/// What this process contributes to a window.
+/// The memory that this process contributes to a window, and one assertion about its use.
 #[derive(Clone, Copy)]
 pub(crate) struct Part {
     pub(crate) memory: Memory,
@@ -45,8 +46,8 @@ pub(crate) struct Part {
     pub(crate) single: bool,
 }
 
-/// What this process contributes to the agreement: an invalid argument, whether this library can
-/// serve the window, and the info keys.
+/// This process's contribution to the agreement. `fault`: an argument is invalid; `serves`: this
+/// library can serve the window.
 pub(crate) fn contribution(
     fault: Option<&Fault>,
     keys: &InfoKeys,
@@ -58,7 +59,7 @@ pub(crate) fn contribution(
     Contribution::new(class, serves, reach, progress::oversubscribed())
 }
 
-/// Whether this process wants the window to be served by this library.
+/// Whether the settings and info keys of this process ask this library to serve the window.
 pub(crate) fn wants(keys: &InfoKeys, settings: &Settings) -> bool {
     settings.serve() != Serve::Off && keys.serve.unwrap_or(settings.serve() == Serve::All)
 }
@@ -66,7 +67,7 @@ pub(crate) fn wants(keys: &InfoKeys, settings: &Settings) -> bool {
 /// Makes the transport of a window of the processes of `exchange`.
 ///
 /// # Errors
-/// No process has a transport, for the same reason.
+/// The reason why no process gets a transport, the same in all processes.
 pub(crate) fn make(exchange: &mut Exchange, settings: shm::Settings) -> Result<Transport, NotMade> {
     let mut action = exchange.setup.start();
     let (mut segment, mut device, mut channel) = (None, None, None);
@@ -75,13 +76,13 @@ pub(crate) fn make(exchange: &mut Exchange, settings: shm::Settings) -> Result<T
             Action::ShareSegment => {
                 let part = exchange.part;
                 let made = ShmWindow::new(exchange, part.memory, part.disp_unit, settings);
-                if let Some(code) = exchange.failed() {
+                if let Some(code) = exchange.failed {
                     return Err(NotMade::Host(code));
                 }
                 Event::Shared(made.map(|made| segment = Some(made)))
             }
             Action::UseSegment => {
-                // The port for messages is not needed.
+                // Releases the port: no messages are needed.
                 exchange.port = None;
                 return Ok(segment.expect("made above").into());
             }
@@ -105,8 +106,9 @@ pub(crate) fn make(exchange: &mut Exchange, settings: shm::Settings) -> Result<T
                 let device = device
                     .or_else(|| rdma::opened().flatten())
                     .filter(|_| exchange.setup.may_use_rdma());
-                return PendingRouter::begin(exchange, settings, of, device, channel)?
-                    .finish(exchange);
+                let (segment, endpoint) = (None, Ok(None));
+                let pending = PendingRouter { settings, channel, device, segment, endpoint };
+                return pending.finish(exchange, of);
             }
             Action::Fail(reason) => return Err(reason),
             Action::Agree(_) | Action::UseRouter { .. } => {
@@ -117,45 +119,25 @@ pub(crate) fn make(exchange: &mut Exchange, settings: shm::Settings) -> Result<T
     }
 }
 
-/// What a process may lack: memory, and RDMA.
-struct Acquired {
-    segment: Option<ShmWindow>,
-    endpoint: Result<Option<Endpoint>, ()>,
-}
-
 /// A router whose processes are agreeing on whether all have what they need.
-pub(crate) struct PendingRouter {
+struct PendingRouter {
     settings: shm::Settings,
     channel: WindowChannel,
     device: Option<SharedContext>,
-    acquired: Acquired,
+    /// `None`: this process lacks memory.
+    segment: Option<ShmWindow>,
+    /// `Ok(None)`: this process has no device, or uses none. `Err`: RDMA failed on its device.
+    endpoint: Result<Option<Endpoint>, ()>,
 }
 
 impl PendingRouter {
-    fn begin(
-        exchange: &mut Exchange,
-        settings: shm::Settings,
-        of: SegmentOf,
-        device: Option<SharedContext>,
-        channel: WindowChannel,
-    ) -> Result<Self, NotMade> {
-        let acquired = Acquired { segment: None, endpoint: Ok(None) };
-        let mut pending = PendingRouter { settings, channel, device, acquired };
-        pending.acquire(exchange, of);
-        if let Some(code) = exchange.failed() {
-            pending.give_up();
-            return Err(NotMade::Host(code));
-        }
-        Ok(pending)
-    }
-
-    /// Makes a segment and an endpoint, and proposes what is missing.
+    /// Makes a segment and an endpoint, and proposes to the others what this process lacks.
     fn acquire(&mut self, exchange: &mut Exchange, of: SegmentOf) {
-        let segment = match of {
+        self.segment = match of {
             SegmentOf::Node(ranks) => node_segment(exchange, &ranks, self.settings),
             SegmentOf::Own => own_segment(exchange.part, self.settings),
         };
-        let endpoint = match &segment {
+        self.endpoint = match &self.segment {
             None => Ok(None),
             Some(segment) => {
                 let bytes = if segment.is_dynamic() { 0 } else { exchange.part.bytes };
@@ -167,12 +149,11 @@ impl PendingRouter {
                 unsafe { rdma::create_endpoint(me, self.device.as_ref(), &capabilities, own) }
             }
         };
-        let missing = match (&segment, &endpoint) {
+        let missing = match (&self.segment, &self.endpoint) {
             (None, _) => Missing::Memory,
             (_, Err(())) => Missing::Rdma,
             _ => Missing::Nothing,
         };
-        self.acquired = Acquired { segment, endpoint };
         if let Action::Agree(missing) = exchange.setup.next(Event::Acquired(missing)) {
             // Contexts are used under the guard only.
             let _guard = enter();
@@ -180,7 +161,7 @@ impl PendingRouter {
         }
     }
 
-    /// Waits for the agreement on what is missing.
+    /// Waits for the agreement on what some process lacks.
     fn agree(&mut self, exchange: &mut Exchange) -> Missing {
         let (channel, mut decided) = (&mut self.channel, None);
         exchange.wait(&mut || {
@@ -192,11 +173,16 @@ impl PendingRouter {
         Missing::of(decided.unwrap_or(Missing::Memory as u32))
     }
 
-    /// Waits until all know that all have what they need.
+    /// Acquires what the router needs, until all processes have agreed on what to do without.
     ///
     /// # Errors
-    /// No process has a transport, for the same reason.
-    fn finish(mut self, exchange: &mut Exchange) -> Result<Transport, NotMade> {
+    /// As [`make`].
+    fn finish(mut self, exchange: &mut Exchange, of: SegmentOf) -> Result<Transport, NotMade> {
+        self.acquire(exchange, of);
+        if let Some(code) = exchange.failed {
+            self.give_up();
+            return Err(NotMade::Host(code));
+        }
         loop {
             let missing = self.agree(exchange);
             match exchange.setup.next(Event::Agreed(missing)) {
@@ -219,13 +205,13 @@ impl PendingRouter {
         }
     }
 
-    /// Takes no part in RDMA after all. To be called while there is the memory.
+    /// Ends this process's endpoint, while the window's memory is still mapped.
     fn end_endpoint(&mut self) {
-        if let Ok(Some(endpoint)) = &mut self.acquired.endpoint {
+        if let Ok(Some(endpoint)) = &mut self.endpoint {
             let _guard = enter();
             endpoint.end();
         }
-        self.acquired.endpoint = Ok(None);
+        self.endpoint = Ok(None);
     }
 
     fn give_up(mut self) {
@@ -234,43 +220,40 @@ impl PendingRouter {
     }
 
     fn assemble(self, exchange: &Exchange) -> Transport {
-        let PendingRouter { settings, channel, acquired, .. } = self;
-        let segment = acquired.segment.expect("every process has one");
+        let PendingRouter { settings, channel, segment, endpoint, .. } = self;
+        let segment = segment.expect("every process has one");
         let (node_ranks, uses_shm) = exchange.setup.node();
         let (me, size) = (exchange.rank(), exchange.size());
         let members = Members::new(me, size, node_ranks.to_vec(), uses_shm);
         let host =
             am::Settings { foreign_reduce: settings.foreign_reduce, foreign: datatype::foreign };
-        let (endpoint, extents) = (acquired.endpoint.unwrap_or_default(), exchange.setup.extents());
+        let (endpoint, extents) = (endpoint.unwrap_or_default(), exchange.setup.extents());
         Router::new(channel, endpoint, members, segment, extents, am::Protocol::new(host)).into()
     }
 }
 
-/// The segment of this process alone.
+/// Makes a segment of this process alone.
 fn own_segment(part: Part, settings: shm::Settings) -> Option<ShmWindow> {
     ShmWindow::new(&mut Alone, part.memory, part.disp_unit, settings)
         .inspect_err(|reason| log::info!("no memory for the window: {reason}"))
         .ok()
 }
 
-/// The segment of the processes of this node.
+/// Makes a segment of the processes of this node.
 fn node_segment(exchange: &Exchange, ranks: &[Rank], settings: shm::Settings) -> Option<ShmWindow> {
-    let (comm, part, mut node) = (exchange.comm(), exchange.part, MPI_COMM_NULL);
+    let (comm, part, mut node) = (exchange.comm, exchange.part, MPI_COMM_NULL);
     if !exchange.may_block() {
         drive::assemble(comm).ok()?;
     }
     let (color, key) = (ranks[0] as c_int, exchange.rank() as c_int);
-    // SAFETY: the communicator is live, and all of its processes come here.
-    let code = unsafe { PMPI_Comm_split(comm, color, key, &raw mut node) };
-    if code != MPI_SUCCESS {
+    if host_calls::comm_split(comm, color, key, &mut node) != MPI_SUCCESS {
         return None;
     }
     let mut on_node = exchange.within(node);
     let segment = ShmWindow::new(&mut on_node, part.memory, part.disp_unit, settings);
-    // SAFETY: the communicator was made above, and is not used any more.
-    unsafe { PMPI_Comm_free(&raw mut node) };
+    host_calls::comm_free(&mut node);
     if let Err(reason) = &segment {
         log::info!("messages instead of shared memory on a node: {reason}");
     }
-    segment.ok().filter(|_| on_node.failed().is_none())
+    segment.ok().filter(|_| on_node.failed.is_none())
 }

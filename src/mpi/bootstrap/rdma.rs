@@ -1,4 +1,5 @@
-//! The RDMA context of this process, for all its windows: opened when a window first needs it.
+//! The RDMA context of this process, which all its windows share. The first window that needs it
+//! opens it.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -15,46 +16,36 @@ use crate::transport::rdma::handshake::ProcessId;
 use crate::transport::rdma::ibverbs::{IbvDevice, PortSelection};
 use crate::transport::rdma::{Endpoint, SharedContext, WindowMemory};
 
-/// The context, once somebody has looked for a device.
-enum Opened {
-    NotYet,
-    Open(SharedContext),
-    /// There is no device; the log has said why.
-    Absent,
-}
-
-static CONTEXT: Mutex<Opened> = Mutex::new(Opened::NotYet);
+/// The context. `None`: no window has looked for a device yet; `Some(None)`: there is no usable
+/// device, and the log has said why.
+static CONTEXT: Mutex<Option<Option<SharedContext>>> = Mutex::new(None);
 
 /// The limit of queue pairs, from the settings.
 static MAX_QPS: AtomicU32 = AtomicU32::new(0);
 
-/// Sets how many queue pairs the process may have.
+/// Sets how many queue pairs the process may have. Call it before the context is opened.
 pub(crate) fn set_max_qps(limit: u32) {
     MAX_QPS.store(limit, Relaxed);
 }
 
-/// The context, or `None` without a device. Outer `None`: nobody has looked for a device yet.
+/// The context, or `None` without a device. Outer `None`: no window has looked for a device yet.
 pub(crate) fn opened() -> Option<Option<SharedContext>> {
-    match &*CONTEXT.lock().unwrap_or_else(PoisonError::into_inner) {
-        Opened::NotYet => None,
-        Opened::Open(context) => Some(Some(Arc::clone(context))),
-        Opened::Absent => Some(None),
-    }
+    CONTEXT.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 /// Opens the context at the first call. `None`: there is no usable device, which is a warning if
 /// the user `required` verbs or named a device.
 pub(crate) fn open_context(required: bool) -> Option<SharedContext> {
-    let mut opened = CONTEXT.lock().unwrap_or_else(PoisonError::into_inner);
-    if matches!(*opened, Opened::NotYet) {
+    let mut context = CONTEXT.lock().unwrap_or_else(PoisonError::into_inner);
+    let look = || {
         let name = setting("MPIX_RMA_IB_DEVICE");
-        *opened = match open(name.as_deref().unwrap_or_default()) {
+        match open(name.as_deref().unwrap_or_default()) {
             Ok(context) => {
                 log::info!("verbs: {}", context.describe());
                 // SAFETY: contexts are used under the runtime's guard only.
                 let context = Arc::new(unsafe { Guarded::new(context) });
                 enter().network.set_rdma(Some(Arc::clone(&context)));
-                Opened::Open(context)
+                Some(context)
             }
             Err(reason) => {
                 let warn = required || name.is_some();
@@ -62,14 +53,11 @@ pub(crate) fn open_context(required: bool) -> Option<SharedContext> {
                     if warn { log::Level::Warn } else { log::Level::Info },
                     "peers are reached by messages, not by RDMA: {reason}"
                 );
-                Opened::Absent
+                None
             }
-        };
-    }
-    match &*opened {
-        Opened::Open(context) => Some(Arc::clone(context)),
-        _ => None,
-    }
+        }
+    };
+    context.get_or_insert_with(look).clone()
 }
 
 /// The value of a setting, unless it is empty.
@@ -99,15 +87,15 @@ fn open(device: &str) -> Result<Context, DeviceError> {
     Ok(context)
 }
 
-/// A random id, which no other process has.
+/// A random id, different in each process.
 fn process_id() -> ProcessId {
-    // Its keys are random.
+    // Each `RandomState` has random keys, so the hash of nothing is random.
     let half = || RandomState::new().build_hasher().finish();
     ProcessId([half(), half()])
 }
 
 /// Creates the endpoint of process `me` in a new window. `None`: this process has no device. `Err`:
-/// it failed, and the log has said why.
+/// the endpoint could not be created, and the log says why.
 ///
 /// # Safety
 /// The window's memory must stay mapped until the endpoint is ended.
@@ -136,8 +124,8 @@ pub(crate) unsafe fn create_endpoint(
     }
 }
 
-/// Drops the context. Its windows must be gone.
+/// Drops the context. All its windows must have been freed.
 pub(crate) fn close() {
     enter().network.set_rdma(None);
-    *CONTEXT.lock().unwrap_or_else(PoisonError::into_inner) = Opened::NotYet;
+    *CONTEXT.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }

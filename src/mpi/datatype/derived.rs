@@ -1,5 +1,5 @@
-//! Derived datatypes as communication calls need them: flattened once, and kept as an attribute of
-//! the datatype.
+//! The layouts of derived datatypes for communication calls. A datatype is flattened at its first
+//! use, and the result is cached as its attribute.
 //!
 //! Layouts are reference-counted: a recorded operation keeps its own after the datatype is freed.
 
@@ -18,9 +18,9 @@ use crate::transport::datatype::Layout;
 /// What communication calls need to know of a datatype.
 #[derive(Debug)]
 pub(crate) struct Datatype {
-    /// Where its data lie.
+    /// The layout of its data.
     pub(crate) data: Arc<Layout>,
-    /// Where its elements lie; the same but for pairs with padding inside.
+    /// The layout of its elements, which differs for pairs with padding inside.
     pub(crate) units: Arc<Layout>,
     pub(crate) elements: Elements,
 }
@@ -39,14 +39,14 @@ impl Datatype {
     }
 }
 
-/// The key of the attribute, as a number that is one more; 0 while there is none.
+/// The attribute's keyval plus one; 0 while there is none.
 static KEY: AtomicI64 = AtomicI64::new(0);
 
 fn key() -> c_int {
     KEY.load(Ordering::Relaxed).wrapping_sub(1) as c_int
 }
 
-/// Makes the key of the attribute, at the first derived datatype.
+/// Makes the attribute's keyval, at the first derived datatype.
 fn prepare() {
     if KEY.load(Ordering::Relaxed) == 0 {
         let mut key = MPI_KEYVAL_INVALID;
@@ -65,16 +65,16 @@ fn prepare() {
     }
 }
 
-/// Frees the key, before MPI is finalized.
+/// Frees the keyval. Call it before MPI is finalized.
 pub(crate) fn release() {
     if KEY.load(Ordering::Relaxed) != 0 {
-        // The host deletes attributes that are still there.
+        // The host still deletes the attributes of live datatypes.
         host_calls::type_free_keyval(&mut key());
         KEY.store(0, Ordering::Relaxed);
     }
 }
 
-/// A duplicate is the same datatype.
+/// A duplicate shares the layouts of the original.
 unsafe extern "C" fn on_copy(
     _: MPI_Datatype,
     _: c_int,
@@ -83,8 +83,8 @@ unsafe extern "C" fn on_copy(
     copy: *mut c_void,
     flag: *mut c_int,
 ) -> c_int {
-    // SAFETY: the attribute's value is one of `keep`, alive; the host gives places for the copy and
-    // the flag.
+    // SAFETY: the attribute's value is a live `Arc` of `keep`; the host passes memory for the copy
+    // and the flag.
     unsafe {
         Arc::increment_strong_count(value.cast::<Datatype>().cast_const());
         copy.cast::<*mut c_void>().write(value);
@@ -99,7 +99,7 @@ unsafe extern "C" fn on_delete(
     value: *mut c_void,
     _: *mut c_void,
 ) -> c_int {
-    // SAFETY: each attribute holds one reference, and is deleted once.
+    // SAFETY: each attribute holds one reference of the `Arc`, and is deleted once.
     unsafe { Arc::decrement_strong_count(value.cast::<Datatype>().cast_const()) };
     MPI_SUCCESS
 }
@@ -108,7 +108,7 @@ unsafe extern "C" fn on_delete(
 /// returns: MPI forbids freeing the datatype meanwhile.
 ///
 /// # Errors
-/// It is not committed, or the host does not return its constructor.
+/// The datatype is invalid or not committed, or the host does not return its constructor.
 pub(crate) fn known<'a>(datatype: MPI_Datatype) -> Result<&'a Datatype, Fault> {
     if let Some(predefined) = predefined(datatype) {
         return Ok(known_predefined(predefined));
@@ -124,7 +124,7 @@ pub(crate) fn known<'a>(datatype: MPI_Datatype) -> Result<&'a Datatype, Fault> {
     let status =
         unsafe { PMPI_Type_get_attr(datatype, key(), (&raw mut value).cast(), &raw mut found) };
     if status == MPI_SUCCESS && found != 0 && !value.is_null() {
-        // SAFETY: the value is one of `keep`, alive as long as the datatype.
+        // SAFETY: the value is an `Arc` of `keep`, which lives as long as the datatype.
         return Ok(unsafe { &*value.cast::<Datatype>() });
     }
     keep(datatype)
@@ -140,30 +140,31 @@ fn keep<'a>(datatype: MPI_Datatype) -> Result<&'a Datatype, Fault> {
     let made =
         Datatype::new(flatten(datatype, View::Data)?, || Ok(flatten(datatype, View::Elements)?.0))?;
     let value = Arc::into_raw(Arc::new(made));
-    // Without a key the host refuses, and the layout is leaked; no host was seen to lack keys.
-    // SAFETY: the handle is a datatype, the key ours; the attribute takes over the reference.
-    // Calls on our windows hold the runtime's guard, so no other thread keeps the same datatype at
-    // the same time.
+    // If `prepare` got no keyval, this call fails and the layout leaks. No host has been seen to
+    // refuse a keyval.
+    // SAFETY: the handle is a datatype, the keyval ours; the attribute takes over the reference.
+    // Calls on our windows hold the runtime's guard, so no other thread caches the layout of the
+    // same datatype at the same time.
     let status = unsafe { PMPI_Type_set_attr(datatype, key(), value.cast_mut().cast()) };
     if status != MPI_SUCCESS {
-        log::debug!("a layout could not be kept as an attribute (error {status})");
+        log::debug!("the layout of a datatype could not be cached (error {status})");
     }
     // SAFETY: the attribute holds a reference as long as the datatype exists; without an attribute
-    // it is never released.
+    // the reference is never released.
     Ok(unsafe { &*value })
 }
 
-/// True unless the host reports that the datatype is not committed, when it packs no items.
+/// True unless the host refuses to pack zero items because the datatype is not committed.
 fn is_committed(datatype: MPI_Datatype) -> bool {
     let (mut nothing, mut position) = ([0u8; 16], 0);
     // Errors return on this communicator.
     host_calls::pack_none(&mut nothing, datatype, &mut position, comm_in_use()) == MPI_SUCCESS
 }
 
-/// True unless the host reports that this is no datatype. The check uses a communicator on which
-/// errors return, since MPICH raises the errors of calls without a communicator on
-/// `MPI_COMM_WORLD`, whose handler is the application's. It is skipped for the datatype that was
-/// checked last, and on Open MPI, which cannot detect invalid handles.
+/// True unless the host reports an invalid handle. The call that checks it takes a communicator on
+/// which errors return, since MPICH raises the errors of calls without a communicator on
+/// `MPI_COMM_WORLD`, whose handler is the application's. The check is skipped for the datatype that
+/// was checked last, and on Open MPI, which cannot detect invalid handles.
 #[inline]
 fn is_datatype(datatype: MPI_Datatype) -> bool {
     static LAST: AtomicU64 = AtomicU64::new(0);
@@ -178,7 +179,7 @@ fn is_datatype(datatype: MPI_Datatype) -> bool {
     known
 }
 
-/// A predefined datatype, as a derived one.
+/// The layouts of a predefined datatype.
 fn known_predefined(predefined: &'static Predefined) -> &'static Datatype {
     static KNOWN: [OnceLock<Datatype>; 256] = [const { OnceLock::new() }; 256];
     KNOWN[usize::from(predefined.element.0)].get_or_init(|| {

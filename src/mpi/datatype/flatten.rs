@@ -1,7 +1,7 @@
-//! From a derived datatype of the host to a [`Layout`] of ours.
+//! Makes a [`Layout`] from a derived datatype of the host.
 //!
-//! The host returns how a datatype was made, and its bounds, which some constructors round up for
-//! alignment in ways of the host's own; where the bytes lie follows from MPI-4.1 chapter 5.
+//! Where the bytes lie follows from the constructor that the host returns (MPI-4.1 chapter 5). The
+//! bounds are the host's, since hosts differ in how some constructors round them up for alignment.
 
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host_calls;
@@ -44,19 +44,19 @@ fn too_large() -> Fault {
     Fault::new(MPI_ERR_TYPE, "a datatype reaches beyond 64-bit addresses")
 }
 
-/// A datatype whose constructor takes others, some of which have been flattened.
+/// A datatype that is being flattened.
 struct Open {
     datatype: MPI_Datatype,
     how: Constructor,
+    /// Those of its inner datatypes that have been flattened.
     inner: Vec<(Layout, Elements)>,
 }
 
 impl Open {
-    /// Passes over members that need not be walked: those of no blocks, and those that are the same
-    /// datatype as an earlier one. Otherwise a structure that has one below it twice at each of n
-    /// levels would be walked 2^n times. (Open MPI gives out a copy for each member, so there the
-    /// same datatype is not recognized.)
-    fn pass_known(&mut self) {
+    /// Skips members that need not be flattened: those without blocks, and those whose datatype is
+    /// that of an earlier member. Otherwise n nested structures, each with the next one twice,
+    /// would take 2^n steps. (They do on Open MPI, which returns a new handle for each member.)
+    fn skip_known(&mut self) {
         while let Some(wanted) = self.how.types.get(self.inner.len()) {
             let at = self.inner.len();
             let known = self.how.types[..at].iter().position(|earlier| earlier.0 == wanted.0);
@@ -73,8 +73,8 @@ impl Open {
     }
 }
 
-/// The layout of a datatype, committed or not. Datatypes may be nested to any depth, so the open
-/// ones stand in a list and not on the stack.
+/// Flattens a datatype, committed or not. The open ones are in a list and not on the stack, since
+/// datatypes may be nested to any depth.
 pub(crate) fn flatten(datatype: MPI_Datatype, view: View) -> Flat {
     let mut open: Vec<Open> = Vec::new();
     let mut next = datatype;
@@ -84,29 +84,29 @@ pub(crate) fn flatten(datatype: MPI_Datatype, view: View) -> Flat {
             Err(how) => {
                 let inner = Vec::with_capacity(how.types.len());
                 let mut around = Open { datatype: next, how, inner };
-                around.pass_known();
+                around.skip_known();
                 open.push(around);
                 None
             }
         };
-        // Datatypes that are complete now, from the inside out.
+        // Finish the datatypes all of whose inner ones are flattened, from the inside out.
         loop {
             let Some(around) = open.last_mut() else { return Ok(flat.expect("nothing is open")) };
             around.inner.extend(flat.take());
-            around.pass_known();
+            around.skip_known();
             if let Some(wanted) = around.how.types.get(around.inner.len()) {
                 next = wanted.0;
                 break;
             }
             let Open { datatype, how, inner } = open.pop().expect("the last one");
-            let (layout, elements) = made(&how, inner)?;
+            let (layout, elements) = apply(&how, inner)?;
             let (lower, extent) = bounds_of(datatype)?;
             flat = Some((layout.resized(lower, extent), elements));
         }
     }
 }
 
-/// A datatype that is not made of others, flattened; or else how it was made.
+/// Flattens a datatype that is not made of others, or returns the constructor of one that is.
 fn flat_or_constructor(
     datatype: MPI_Datatype,
     view: View,
@@ -125,7 +125,7 @@ fn flat_or_constructor(
     Constructor::of(datatype, envelope).map(Err)
 }
 
-/// A predefined datatype.
+/// The layout of a predefined datatype.
 pub(crate) fn element(datatype: &Predefined, view: View) -> Layout {
     let whole = |span: u8, extent: u8| {
         Layout::element(u64::from(span), i64::from(extent)).expect("a datatype with data")
@@ -143,7 +143,7 @@ pub(crate) fn element(datatype: &Predefined, view: View) -> Layout {
     Layout::structure(parts).expect("a pair is small").resized(0, i64::from(extent))
 }
 
-/// A datatype that has a name, and is not among those that we reduce: its bytes can be moved.
+/// The layout of a named datatype that is not in our table: it can be moved but not reduced.
 fn named(datatype: MPI_Datatype) -> Flat {
     let (lower, extent) = bounds_of(datatype)?;
     if size_of(datatype)? == 0 {
@@ -166,8 +166,8 @@ fn bounds_of(datatype: MPI_Datatype) -> Result<(i64, i64), Fault> {
     if status == MPI_SUCCESS { Ok((lower, extent)) } else { Err(too_large()) }
 }
 
-/// What a constructor makes of its inner datatypes; the bounds are left to the host.
-fn made(how: &Constructor, inner: Vec<(Layout, Elements)>) -> Flat {
+/// Applies a constructor to its flattened inner datatypes. The caller sets the bounds.
+fn apply(how: &Constructor, inner: Vec<(Layout, Elements)>) -> Flat {
     let combiner = how.combiner;
     if [MPI_COMBINER_STRUCT, MPI_COMBINER_STRUCT_INTEGER].contains(&combiner) {
         return structure(how, &inner);
@@ -199,9 +199,9 @@ fn made(how: &Constructor, inner: Vec<(Layout, Elements)>) -> Flat {
         let (count, block) = (arguments.length()?, arguments.count()?);
         inner.blocks(blocks(&vec![block; count], arguments.displacements(count)?, 1)?)
     } else if combiner == MPI_COMBINER_SUBARRAY {
-        subarray(inner, &mut arguments)?
+        Some(subarray(inner, &mut arguments)?)
     } else if combiner == MPI_COMBINER_DARRAY {
-        distributed(inner, &mut arguments)?
+        Some(distributed(inner, &mut arguments)?)
     } else {
         return Err(refused());
     };
@@ -222,7 +222,7 @@ fn structure(how: &Constructor, inner: &[(Layout, Elements)]) -> Flat {
     Ok((layout.ok_or_else(too_large)?, elements))
 }
 
-/// Blocks from lengths and displacements in units.
+/// Blocks of these lengths, at displacements in multiples of `unit`.
 fn blocks(counts: &[u64], at: &[i64], unit: i64) -> Result<Vec<Block>, Fault> {
     let block =
         |(count, at): (&u64, &i64)| Some(Block { count: *count, at: at.checked_mul(unit)? });
@@ -230,7 +230,7 @@ fn blocks(counts: &[u64], at: &[i64], unit: i64) -> Result<Vec<Block>, Fault> {
 }
 
 /// `MPI_Type_create_subarray`.
-fn subarray(inner: Layout, arguments: &mut Arguments<'_>) -> Result<Option<Layout>, Fault> {
+fn subarray(inner: Layout, arguments: &mut Arguments<'_>) -> Result<Layout, Fault> {
     let dimensions = arguments.plain_length()?;
     let (sizes, parts, starts) = (
         arguments.numbers(dimensions)?,
@@ -242,17 +242,15 @@ fn subarray(inner: Layout, arguments: &mut Arguments<'_>) -> Result<Option<Layou
     let mut layout = inner;
     for at in fastest_first(dimensions, order) {
         let count = u64::try_from(parts[at]).map_err(|_| refused())?;
-        let block = starts[at].checked_mul(extent).map(|at| Block { count, at });
-        let Some(next) = block.and_then(|block| layout.resized(0, extent).blocks([block])) else {
-            return Ok(None);
-        };
-        layout = next;
-        let Some(whole) = extent.checked_mul(sizes[at]) else { return Ok(None) };
-        extent = whole;
+        let start = starts[at].checked_mul(extent).ok_or_else(too_large)?;
+        let block = Block { count, at: start };
+        layout = layout.resized(0, extent).blocks([block]).ok_or_else(too_large)?;
+        extent = extent.checked_mul(sizes[at]).ok_or_else(too_large)?;
     }
-    Ok(Some(layout))
+    Ok(layout)
 }
 
+/// The dimensions of an array in `order`, beginning with the one that varies fastest.
 fn fastest_first(dimensions: usize, order: i64) -> Vec<usize> {
     if order == i64::from(MPI_ORDER_FORTRAN) {
         (0..dimensions).collect()
@@ -261,9 +259,9 @@ fn fastest_first(dimensions: usize, order: i64) -> Vec<usize> {
     }
 }
 
-/// `MPI_Type_create_darray`: what of a distributed array one process has. The grid of processes is
-/// row-major in either order.
-fn distributed(inner: Layout, arguments: &mut Arguments<'_>) -> Result<Option<Layout>, Fault> {
+/// `MPI_Type_create_darray`: one process's part of a distributed array. The grid of processes is
+/// row-major, whatever the order of the array.
+fn distributed(inner: Layout, arguments: &mut Arguments<'_>) -> Result<Layout, Fault> {
     let (_, mut rank) = (arguments.plain()?, arguments.plain()?);
     let dimensions = arguments.plain_length()?;
     let sizes = arguments.numbers(dimensions)?;
@@ -292,18 +290,15 @@ fn distributed(inner: Layout, arguments: &mut Arguments<'_>) -> Result<Option<La
         } else {
             (size, 1, 0)
         };
-        let Some(next) = cyclic(&layout.resized(0, extent), size, block, processes, me) else {
-            return Ok(None);
-        };
-        layout = next;
-        let Some(whole) = extent.checked_mul(size) else { return Ok(None) };
-        extent = whole;
+        layout =
+            cyclic(&layout.resized(0, extent), size, block, processes, me).ok_or_else(too_large)?;
+        extent = extent.checked_mul(size).ok_or_else(too_large)?;
     }
-    Ok(Some(layout))
+    Ok(layout)
 }
 
-/// Of `size` items those in blocks of `block` that go to process `me` of `processes`, dealt out in
-/// turn.
+/// The items of process `me` if `size` items are dealt out to `processes` in turn, in blocks of
+/// `block` items. `None`: they reach beyond 64-bit addresses.
 fn cyclic(inner: &Layout, size: i64, block: i64, processes: i64, me: i64) -> Option<Layout> {
     let round = block.checked_mul(processes)?;
     let first = block.checked_mul(me)?;
@@ -320,8 +315,8 @@ fn cyclic(inner: &Layout, size: i64, block: i64, processes: i64, me: i64) -> Opt
     Layout::structure(parts.map(|(at, part)| (Block { count: 1, at }, part)))
 }
 
-/// The arguments of a constructor, in their order. Large-count constructors have counts and
-/// displacements in one list.
+/// The arguments of a constructor that have not been read yet, in their order. Large-count
+/// constructors have counts and displacements in one list.
 struct Arguments<'a> {
     integers: &'a [i64],
     wide: &'a [i64],
@@ -339,7 +334,7 @@ impl<'a> Arguments<'a> {
         Ok(taken)
     }
 
-    /// Integers that are integers in both forms.
+    /// Arguments that are ints in both forms.
     fn plains(&mut self, length: usize) -> Result<&'a [i64], Fault> {
         Self::next_of(&mut self.integers, length)
     }
@@ -352,7 +347,7 @@ impl<'a> Arguments<'a> {
         usize::try_from(self.plain()?).map_err(|_| refused())
     }
 
-    /// Integers that are counts in the large form.
+    /// Arguments that are counts in the large form, and ints in the other.
     fn numbers(&mut self, length: usize) -> Result<&'a [i64], Fault> {
         Self::next_of(if self.large { &mut self.wide } else { &mut self.integers }, length)
     }
@@ -369,7 +364,7 @@ impl<'a> Arguments<'a> {
         usize::try_from(self.number()?).map_err(|_| refused())
     }
 
-    /// A count, and so many more.
+    /// A length, and that number of counts.
     fn counts(&mut self) -> Result<Vec<u64>, Fault> {
         let length = self.length()?;
         self.numbers(length)?

@@ -23,10 +23,11 @@ use crate::transport::datatype::element::{FIRST_FOREIGN, native, reduction};
 pub(crate) use table::{Kind, Predefined, predefined, reduction_of};
 use table::{REDUCTIONS, TYPES};
 
-/// The host's handles of foreign codes, from [`FIRST_FOREIGN`] on, as numbers.
+/// The keys of the host's datatypes with foreign codes, in the order of the codes.
 static FOREIGN: OnceLock<Vec<u64>> = OnceLock::new();
 
-/// The predefined datatype to which one of `MPI_Type_create_f90_real` and its kin corresponds.
+/// The predefined datatype of this size for which a datatype of `MPI_Type_create_f90_real`,
+/// `_complex` or `_integer` stands.
 pub(crate) fn unnamed(combiner: c_int, size: u64) -> Option<&'static Predefined> {
     let kind = match combiner {
         combiner if combiner == MPI_COMBINER_F90_REAL => Kind::Floating,
@@ -73,7 +74,7 @@ pub(crate) fn is_comparable(datatype: &Predefined) -> bool {
 /// them. Datatypes that this host lacks are left out. `world`: there is an `MPI_COMM_WORLD`.
 ///
 /// # Safety
-/// Only while MPI is being initialised, after `PMPI_Init` or `PMPI_Session_init`.
+/// Only while MPI is being initialized, after `PMPI_Init` or `PMPI_Session_init`.
 pub(crate) unsafe fn fill(world: bool) {
     let mut foreign = Vec::new();
     let probe = if world { ReductionProbe::new() } else { ReductionProbe::none() };
@@ -85,29 +86,30 @@ pub(crate) unsafe fn fill(world: bool) {
             _ => (Element(FIRST_FOREIGN + foreign.len() as u8), probe.unsupported(entry, kind)),
         };
         let datatype = Predefined { kind, element, size, extent, span, unsupported };
-        // SAFETY: only while MPI is being initialised (contract of this function), so nobody reads.
+        // SAFETY: only while MPI is being initialized (contract of this function), so nobody reads.
         let added = unsafe { TYPES.insert(entry.handle.key(), datatype) };
         if added && element.0 >= FIRST_FOREIGN {
             foreign.push(entry.handle.key());
         }
     }
     for (code, op) in listed_ops().iter().enumerate() {
-        // SAFETY: only while MPI is being initialised (contract of this function), so nobody reads.
+        // SAFETY: only while MPI is being initialized (contract of this function), so nobody reads.
         unsafe { REDUCTIONS.insert(op.key(), Reduction(code as u8)) };
     }
     let _ = FOREIGN.set(foreign);
 }
 
-/// Probes which reductions the host supports, with error handlers that return: the application has
-/// not got control yet, so its own must not be called.
+/// Probes which reductions the host supports. Meanwhile errors return: the application's error
+/// handlers must not run before `MPI_Init` has returned.
 ///
-/// The probe reduces no elements: the host checks the pair of datatype and operation, and executes
-/// nothing. A host that does not check (Open MPI with `mpi_param_check` 0) is not probed further,
-/// since it would jump through a null pointer.
+/// A probe reduces zero elements, so the host only checks the pair of datatype and operation. A
+/// host that does not check it (Open MPI with `mpi_param_check` 0) is not probed further, since it
+/// would jump through a null pointer.
 struct ReductionProbe {
-    /// The handlers that `MPI_COMM_WORLD` and `MPI_COMM_SELF` had: hosts differ in which of them
-    /// they use.
+    /// The previous handlers of `MPI_COMM_WORLD` and `MPI_COMM_SELF`. Hosts differ in which of them
+    /// they call.
     handlers: Option<[MPI_Errhandler; 2]>,
+    /// The host checks the pair of datatype and operation.
     checks: bool,
 }
 
@@ -118,7 +120,7 @@ impl ReductionProbe {
             host_calls::comm_get_errhandler(comm, handler);
             host_calls::comm_set_errhandler(comm, MPI_ERRORS_RETURN);
         }
-        // No host supports MPI_MAXLOC on MPI_INT.
+        // No host that checks accepts MPI_MAXLOC on MPI_INT.
         ReductionProbe { handlers: Some(handlers), checks: !accepts(MPI_INT, reduction::MAXLOC) }
     }
 
@@ -164,10 +166,10 @@ fn accepts(datatype: MPI_Datatype, op: Reduction) -> bool {
     reduce_wide([0; 2], &mut [0; 2], 0, datatype, op)
 }
 
-/// True if the host adds 1 and 2 to 3. Hosts that mistake `REAL*16` for the `long double` of x86
-/// report success and leave the result unchanged.
+/// True if the host's sum of 1 and 2 is 3. Hosts that mistake `REAL*16` for the `long double` of
+/// x86 report success and leave the result unchanged.
 fn adds_quads(datatype: MPI_Datatype) -> bool {
-    // Numbers of IEEE 754 with 128 bits: the exponent above 112 bits of fraction.
+    // 128-bit numbers of IEEE 754, which have the exponent above 112 bits of fraction.
     let [one, two, three] = [0x3fff_0000u128, 0x4000_0000, 0x4000_8000].map(|top| top << 96);
     let mut inout = [two; 2];
     accepts(datatype, reduction::SUM)
@@ -215,8 +217,7 @@ fn measure(datatype: MPI_Datatype) -> Option<(u8, u8, u8)> {
     if asked.iter().any(|status| *status != MPI_SUCCESS) || size <= 0 || start != 0 {
         return None;
     }
-    // One that is wider than the engine's records allow (none is known) is treated like a derived
-    // datatype.
+    // A datatype wider than the engine's records allow (none is known) is treated as a derived one.
     let extent = u8::try_from(extent).ok().filter(|extent| *extent <= 32)?;
     Some((u8::try_from(size).ok()?, extent, u8::try_from(span).ok()?))
 }
@@ -227,7 +228,7 @@ fn native_element(kind: Kind, size: u8) -> Option<Element> {
         (Kind::Signed, 2) => native::I16,
         (Kind::Signed, 4) => native::I32,
         (Kind::Signed, 8) => native::I64,
-        // Wide characters are only ever moved, whole.
+        // Wide characters have no reductions; they are only moved.
         (Kind::Unsigned, 1) => native::U8,
         (Kind::Unsigned | Kind::Character, 2) => native::U16,
         (Kind::Unsigned | Kind::Character, 4) => native::U32,
@@ -239,11 +240,16 @@ fn native_element(kind: Kind, size: u8) -> Option<Element> {
     })
 }
 
-/// Extent and span of a foreign element that has this reduction, for
+/// The host's datatype with a foreign code. `None`: no datatype has this code.
+fn foreign_datatype(element: Element) -> Option<MPI_Datatype> {
+    let at = usize::from(element.0.checked_sub(FIRST_FOREIGN)?);
+    FOREIGN.get()?.get(at).map(|key| MPI_Datatype::of(*key))
+}
+
+/// Extent and span of a foreign element, if MPI defines this reduction for it. For
 /// [`am::Settings`](crate::transport::am::Settings).
 pub(crate) fn foreign(how: ElementOp) -> Option<(u8, u8)> {
-    let key = FOREIGN.get()?.get(usize::from(how.element.0.checked_sub(FIRST_FOREIGN)?))?;
-    let datatype = predefined(MPI_Datatype::of(*key))?;
+    let datatype = predefined(foreign_datatype(how.element)?)?;
     is_defined(how.reduction, datatype).then_some((datatype.extent, datatype.span))
 }
 
@@ -259,10 +265,7 @@ pub(crate) unsafe fn reduce(
     inout: *mut u8,
     count: usize,
 ) {
-    let handle = FOREIGN
-        .get()
-        .and_then(|foreign| foreign.get(usize::from(element.0.wrapping_sub(FIRST_FOREIGN))));
-    let Some(datatype) = handle.map(|key| MPI_Datatype::of(*key)) else {
+    let Some(datatype) = foreign_datatype(element) else {
         log::error!("no host datatype has code {}", element.0);
         return;
     };

@@ -8,8 +8,8 @@ use crate::engine::{Element, Reduction};
 use crate::mpi::abi::sys::*;
 use crate::transport::datatype::element::{native, reduction};
 
-/// Groups of datatypes for which MPI defines the same reductions (MPI-4.1 section 6.9.2). In the
-/// order of `shim.c`.
+/// Groups of datatypes for which MPI defines the same reductions (MPI-4.1 section 6.9.2), in the
+/// order of the enum in `shim.c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -25,16 +25,8 @@ pub(crate) enum Kind {
 
 impl Kind {
     pub(super) fn of(code: c_int) -> Self {
-        [
-            Self::Signed,
-            Self::Unsigned,
-            Self::Floating,
-            Self::Complex,
-            Self::Logical,
-            Self::Byte,
-            Self::Character,
-            Self::Pair,
-        ][code as usize]
+        use Kind::{Byte, Character, Complex, Floating, Logical, Pair, Signed, Unsigned};
+        [Signed, Unsigned, Floating, Complex, Logical, Byte, Character, Pair][code as usize]
     }
 }
 
@@ -47,15 +39,15 @@ pub(crate) struct Predefined {
     pub(crate) size: u8,
     /// Bytes from one element to the next.
     pub(crate) extent: u8,
-    /// Bytes from the first to the last of one element. A pair with padding at its end has a larger
-    /// extent.
+    /// Bytes from the first to the last of one element (MPI's true extent). A pair with padding at
+    /// its end has a larger extent.
     pub(crate) span: u8,
     /// Reductions that MPI defines for it and the host does not support: a bit for each code.
     pub(super) unsupported: u16,
 }
 
 impl Predefined {
-    /// Bytes from the first to the last of `count` elements. `None` if that passes 64 bits.
+    /// Bytes from the first to the last of `count` elements. `None` if that exceeds 64 bits.
     #[inline(always)]
     pub(crate) fn bytes(&self, count: u64) -> Option<u64> {
         if count == 0 {
@@ -128,7 +120,7 @@ impl<T: Copy, const N: usize> Table<T, N> {
 
     #[inline(always)]
     pub(super) fn get(&self, key: u64) -> Option<&T> {
-        // SAFETY: nobody writes after initialisation (see `Sync`).
+        // SAFETY: nobody writes after initialization (see `Sync`).
         let places = unsafe { &*self.places.get() };
         let mut at = Self::first(key);
         loop {
@@ -143,11 +135,11 @@ impl<T: Copy, const N: usize> Table<T, N> {
         }
     }
 
-    /// Adds an entry unless the handle has one: several names of the host may have the same handle.
-    /// True if it was added.
+    /// Adds an entry and returns true, unless the handle has one already: several names of the host
+    /// may have the same handle.
     ///
     /// # Safety
-    /// Only while MPI is being initialised: nobody may read or write at the same time.
+    /// Only while MPI is being initialized: nobody may read or write at the same time.
     pub(super) unsafe fn insert(&self, key: u64, value: T) -> bool {
         if key == EMPTY || self.get(key).is_some() {
             return false;

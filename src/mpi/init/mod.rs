@@ -1,5 +1,5 @@
-//! `MPI_Init`, `MPI_Init_thread` and `MPI_Finalize`: settings, agreements, and completion of what
-//! is left.
+//! `MPI_Init`, `MPI_Init_thread` and `MPI_Finalize`: agree on the settings, start this library, and
+//! complete pending work before the host finalizes.
 
 #[cfg(mpi_sessions)]
 pub(crate) mod session;
@@ -12,7 +12,7 @@ use crate::mpi::abi::host::exports;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::abi::world;
-use crate::mpi::bootstrap::{self, communicators};
+use crate::mpi::bootstrap::{self, communicators, rdma};
 use crate::mpi::datatype;
 use crate::mpi::datatype::derived;
 use crate::mpi::progress::drive;
@@ -29,16 +29,15 @@ use crate::runtime::{enter, progress, thread};
 #[inline(never)]
 pub unsafe extern "C" fn MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
     boundary("MPI_Init", || {
-        if Settings::read(world::look_up).0.progress_thread() {
-            let mut provided = 0;
-            // [PR-2] The thread of the library completes requests of the host.
-            // SAFETY: the application's arguments, passed on, and an int of ours.
-            return start_after(unsafe {
+        let mut provided = 0;
+        // SAFETY: the application's arguments, passed on, and an int of ours.
+        let code = unsafe {
+            if wants_thread() {
                 PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &raw mut provided)
-            });
-        }
-        // SAFETY: the application's arguments, passed on.
-        let code = unsafe { PMPI_Init(argc, argv) };
+            } else {
+                PMPI_Init(argc, argv)
+            }
+        };
         start_after(code)
     })
 }
@@ -55,12 +54,8 @@ pub unsafe extern "C" fn MPI_Init_thread(
     provided: *mut c_int,
 ) -> c_int {
     boundary("MPI_Init_thread", || {
-        // MPI allows a host to provide a higher level than required. [PR-2]
-        let required = if Settings::read(world::look_up).0.progress_thread() {
-            MPI_THREAD_MULTIPLE
-        } else {
-            required
-        };
+        // MPI allows a host to provide a higher level than required.
+        let required = if wants_thread() { MPI_THREAD_MULTIPLE } else { required };
         // SAFETY: the application's arguments, passed on.
         let code = unsafe { PMPI_Init_thread(argc, argv, required, provided) };
         start_after(code)
@@ -74,27 +69,33 @@ exports! {
     MPI_Finalize();
 }
 
+/// Whether the settings ask for a progress thread. It completes requests of the host, so it needs
+/// `MPI_THREAD_MULTIPLE` [PR-2].
+fn wants_thread() -> bool {
+    Settings::read(world::look_up).0.progress_thread()
+}
+
+/// Starts this library if the host's call succeeded, and returns the host's error code.
 fn start_after(code: c_int) -> c_int {
     if code == MPI_SUCCESS {
-        // SAFETY: MPI has just been initialised by this thread, and no other may call before this
+        // SAFETY: MPI has just been initialized by this thread, and no other may call before this
         // one returns.
         unsafe { start() };
     }
     code
 }
 
-/// Numbers in one agreement: the settings, whether there were sessions, and whether blocking calls
+/// Numbers in one agreement: the settings, whether sessions were opened, and whether blocking calls
 /// must be driven. Each is sent with both signs, so that one maximum yields maximum and minimum.
 const AGREED: usize = config::COUNT + 2;
 
 /// # Safety
-/// MPI is initialised, and no other thread is in this library or in MPI.
+/// MPI is initialized, and no other thread is in this library or in MPI.
 unsafe fn start() {
     let (mine, complaints) = Settings::read(world::look_up);
-    let rank = rank_of(MPI_COMM_WORLD);
-    let mut level = 0;
-    host_calls::query_thread(&mut level);
-    process::set_multiple(level == MPI_THREAD_MULTIPLE);
+    let mut rank = 0;
+    host_calls::comm_rank(MPI_COMM_WORLD, &mut rank);
+    let level = note_thread_level();
     progress::set_oversubscribed(is_oversubscribed());
     let (settings, [loops, sessions], differing) = agree(mine);
     start_log(rank, &settings, &complaints);
@@ -104,18 +105,15 @@ unsafe fn start() {
              are used"
         );
     }
-    // SAFETY: MPI is initialised.
+    // SAFETY: MPI is initialized, and no other thread is in here (contract of this function).
     unsafe { datatype::fill(true) };
-    request::set_max_alive(settings.max_requests());
-    crate::mpi::bootstrap::rdma::set_max_qps(settings.max_queues());
     if settings.serve() != Serve::Off {
         let own = communicators::open_own();
         hook::use_comm(Some(own));
         request::use_comm(Some(own));
     }
-    // With MPIX_RMA=off this library never has anything pending, in any process, so the host's own
-    // calls are made. Sessions that were opened before could not know the setting of other
-    // processes.
+    // With MPIX_RMA=off no process ever has pending work of this library, so nothing is driven. But
+    // sessions that are already open could not know the settings of other processes.
     drive::set_driven(loops && (settings.serve() != Serve::Off || sessions));
     world::begin();
     set_up(settings, level);
@@ -125,19 +123,30 @@ unsafe fn start() {
     log_start(rank);
 }
 
-/// Whether windows may have peers that are reached by messages. The same in all processes.
+/// Whether windows may have peers that are reached by messages. All processes get the same answer.
 fn needs_messages(settings: &Settings) -> bool {
     settings.reach().is_far() || (settings.reach() == Reach::Auto && !world::on_one_node())
 }
 
-/// True if settings have been read.
+/// Whether `MPI_Init` or a session has started this library.
 #[cfg(mpi_sessions)]
 pub(crate) fn is_started() -> bool {
     enter().settings.is_some()
 }
 
+/// Reads the thread level that the host provides, and tells the runtime whether it is
+/// `MPI_THREAD_MULTIPLE`.
+fn note_thread_level() -> c_int {
+    let mut level = 0;
+    host_calls::query_thread(&mut level);
+    process::set_multiple(level == MPI_THREAD_MULTIPLE);
+    level
+}
+
 /// Gives the runtime its settings and the functions of the host, and starts the progress thread.
 fn set_up(settings: Settings, level: c_int) {
+    request::set_max_alive(settings.max_requests());
+    rdma::set_max_qps(settings.max_queues());
     let mut guard = enter();
     let again = guard.settings.is_some();
     guard.host = Host { progress_host: hook::progress_host, complete: request::complete };
@@ -148,25 +157,21 @@ fn set_up(settings: Settings, level: c_int) {
     }
 }
 
-/// Starts this library at the first session, without an agreement. The process has this rank among
+/// Starts this library at the first session, without an agreement. This process has rank `rank` of
 /// `size`.
 #[cfg(mpi_sessions)]
 pub(crate) fn start_alone(rank: c_int, size: c_int) {
     let (settings, complaints) = Settings::read(world::look_up);
     start_log(rank, &settings, &complaints);
-    let mut level = 0;
-    host_calls::query_thread(&mut level);
-    // SAFETY: MPI is initialised, by this thread, while all others that come here wait.
+    let level = note_thread_level();
+    // SAFETY: this thread has just initialized MPI, and all others that open a session wait.
     unsafe { datatype::fill(false) };
-    process::set_multiple(level == MPI_THREAD_MULTIPLE);
     // Launchers export the number of processes on this node.
     let here = ["MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"]
         .iter()
         .find_map(|name| world::look_up(name)?.parse().ok());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     progress::set_oversubscribed(here.unwrap_or(size as usize) > cores);
-    request::set_max_alive(settings.max_requests());
-    crate::mpi::bootstrap::rdma::set_max_qps(settings.max_queues());
     // A single process never waits for peers.
     let sends = settings.reach() != Reach::Shm;
     drive::set_driven((!hook::exists() || (sends && !hook::takes_messages())) && size > 1);
@@ -183,30 +188,21 @@ pub(crate) fn finish_alone() {
     thread::stop();
     hook::remove_and_wait();
     enter().settings = None;
-    crate::mpi::bootstrap::rdma::close();
+    rdma::close();
     drive::set_driven(false);
 }
 
-/// True if a session of the application is open, or was `ever`.
-#[cfg(mpi_sessions)]
-fn sessions(ever: bool) -> bool {
-    if ever { crate::mpi::init::session::ever() } else { crate::mpi::init::session::is_open() }
-}
-
-/// This host has no sessions.
-#[cfg(not(mpi_sessions))]
-fn sessions(_: bool) -> bool {
-    false
-}
-
-/// Agrees on the settings, which are those of rank 0. Also gives whether blocking calls are driven,
-/// whether there are sessions, and whether settings differed.
+/// Agrees on the settings, which are those of rank 0. Also returns whether blocking calls must be
+/// driven, whether any process has opened a session, and whether settings differed.
 fn agree(mine: Settings) -> (Settings, [bool; 2], bool) {
     let mut numbers = [0 as c_int; AGREED];
     for (number, value) in numbers.iter_mut().zip(mine.0) {
         *number = value as c_int;
     }
-    numbers[AGREED - 2] = c_int::from(sessions(true));
+    #[cfg(mpi_sessions)]
+    {
+        numbers[AGREED - 2] = c_int::from(session::ever());
+    }
     numbers[AGREED - 1] =
         c_int::from(!hook::exists() || (needs_messages(&mine) && !hook::takes_messages()));
     let mut ends = [0 as c_int; 2 * AGREED];
@@ -216,7 +212,7 @@ fn agree(mine: Settings) -> (Settings, [bool; 2], bool) {
     }
     // Nothing is agreed yet, so all processes make the host's blocking call.
     host_calls::allreduce_ints(&mut ends, MPI_MAX, MPI_COMM_WORLD);
-    // If one process must drive its blocking calls, all of them use the same form.
+    // If one process must drive its blocking calls, all processes do.
     let (loops, sessions) = (ends[AGREED - 1] != 0, ends[AGREED - 2] != 0);
     let differing = (0..config::COUNT).any(|at| ends[at] != -ends[AGREED + at]);
     if differing {
@@ -231,24 +227,19 @@ fn agree(mine: Settings) -> (Settings, [bool; 2], bool) {
 fn start_thread(level: c_int) {
     if level != MPI_THREAD_MULTIPLE {
         log::warn!(
-            "MPIX_RMA_PROGRESS=thread: the host does not provide MPI_THREAD_MULTIPLE in this \
-             process, which goes on without"
+            "MPIX_RMA_PROGRESS=thread: the host does not provide MPI_THREAD_MULTIPLE; this process \
+             runs without a progress thread"
         );
     } else if let Err(error) = thread::start() {
         log::warn!(
-            "MPIX_RMA_PROGRESS=thread: no thread could be started ({error}); this process goes on \
-             without"
+            "MPIX_RMA_PROGRESS=thread: no thread could be started ({error}); this process runs \
+             without a progress thread"
         );
     }
 }
 
-fn rank_of(comm: MPI_Comm) -> c_int {
-    let mut rank = 0;
-    host_calls::comm_rank(comm, &mut rank);
-    rank
-}
-
-/// True if the node is oversubscribed: its ranks outnumber the cores that they may run on.
+/// True if the node is oversubscribed: its ranks outnumber the cores that they may run on. Also
+/// notes whether the job has one node only.
 fn is_oversubscribed() -> bool {
     let mut node = MPI_COMM_NULL;
     if host_calls::comm_split_node(MPI_COMM_WORLD, &mut node) != MPI_SUCCESS
@@ -270,13 +261,12 @@ fn is_oversubscribed() -> bool {
 /// The cores that this process may run on, as ints with a bit for each.
 fn own_cores() -> [c_int; size_of::<libc::cpu_set_t>() / size_of::<c_int>()] {
     let mut cores = [0; _];
-    // SAFETY: the call writes at most as many bytes as it is told, which is the array's size; no
-    // core has a bit elsewhere.
+    // SAFETY: the call writes at most `size_of_val(&cores)` bytes, the array's size.
     unsafe { libc::sched_getaffinity(0, size_of_val(&cores), (&raw mut cores).cast()) };
     cores
 }
 
-/// Says once in a job what has been started.
+/// Logs, once in a job, the versions and who drives progress.
 fn log_start(rank: c_int) {
     if rank == 0 {
         log::info!(
@@ -288,8 +278,8 @@ fn log_start(rank: c_int) {
     }
 }
 
-/// Each line has the rank, since launchers merge the standard error of all processes. Rank 0 says
-/// what is wrong with the settings.
+/// Starts the log. Each line has the rank, since launchers merge the standard error of all
+/// processes. Rank 0 logs what is wrong with the settings.
 fn start_log(rank: c_int, settings: &Settings, complaints: &[String]) {
     let started = env_logger::Builder::new()
         .filter_level(settings.log())
@@ -303,7 +293,7 @@ fn start_log(rank: c_int, settings: &Settings, complaints: &[String]) {
             )
         })
         .try_init();
-    // It fails if the application, written in Rust, has a logger already, which is used then.
+    // This fails if an application in Rust has installed a logger already, which is used then.
     drop(started);
     for complaint in complaints.iter().filter(|_| rank == 0) {
         log::warn!("{complaint}");
@@ -330,55 +320,54 @@ fn finish() {
     }
     complete_rest("MPI_Finalize");
     request::free_spare_requests();
-    // Others may need this process until they have come here too, and the host's own MPI_Finalize
+    // Other processes may need this one until they get here too, and the host's own MPI_Finalize
     // would not drive our windows.
     drive::barrier(MPI_COMM_WORLD);
     enter().network.end_job();
     world::end();
     derived::release();
     #[cfg(mpi_sessions)]
-    if sessions(false) {
-        // Windows of sessions stay usable, on a communicator of our own session.
+    if session::is_open() {
+        // Windows of sessions stay usable, with a communicator of our own session.
         hook::use_comm(None);
         request::use_comm(None);
         communicators::close_own();
-        crate::mpi::init::session::settle();
+        session::settle();
         return;
     }
     thread::stop();
     hook::remove_and_wait();
     hook::use_comm(None);
-    // The delete functions of attributes run in the host's MPI_Finalize, and may still use a window
-    // that is not freed.
+    // The attribute delete callbacks run in the host's MPI_Finalize, and may still use a window
+    // that was not freed.
     request::use_comm(Some(MPI_COMM_SELF));
     communicators::close_own();
     enter().settings = None;
-    crate::mpi::bootstrap::rdma::close();
+    rdma::close();
     drive::set_driven(false);
-    // If a process hangs from here on, the host hangs.
+    // If a process hangs after this line, the host hangs.
     log::info!("finalised; the host's own MPI_Finalize follows");
 }
 
-/// Completes closed epochs and freed requests [RQ-2].
+/// Completes closed epochs and freed requests [RQ-2]. An open epoch can block later ones forever,
+/// so nothing is completed if there is one.
 fn complete_rest(call: &str) {
-    if !progress::nothing_lives() {
-        let epochs_open = {
-            let mut guard = enter();
-            let engines = guard.windows.iter_mut().map(|window| &window.engine);
-            engines.filter(|engine| engine.has_open_epoch() || engine.awaits_counters()).count()
-        };
-        if epochs_open != 0 {
-            log::warn!(
-                "{call}: epochs are open, or waits for counters pending, on {epochs_open} windows; \
-                 they are abandoned"
-            );
-        }
-        // Complete closed epochs and freed requests. An open epoch can block later ones forever, so
-        // do not wait if there is one.
-        while epochs_open == 0 && !progress::all_quiet() {
-            progress::sweep_from_hook();
-            hook::progress_host();
-            std::thread::yield_now();
-        }
+    if progress::nothing_lives() {
+        return;
+    }
+    let open = {
+        let mut guard = enter();
+        let engines = guard.windows.iter_mut().map(|window| &window.engine);
+        engines.filter(|engine| engine.has_open_epoch() || engine.awaits_counters()).count()
+    };
+    if open != 0 {
+        return log::warn!(
+            "{call}: abandoning {open} windows with open epochs or pending waits for counters"
+        );
+    }
+    while !progress::all_quiet() {
+        progress::sweep_from_hook();
+        hook::progress_host();
+        std::thread::yield_now();
     }
 }

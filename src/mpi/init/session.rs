@@ -1,14 +1,15 @@
 //! MPI sessions (MPI-4.1 11.3): programs that use MPI without, before or after `MPI_Init` and
 //! `MPI_Finalize`.
 //!
-//! Opening a session is local, so the processes cannot agree on anything then. What all of them
-//! must do alike [PR-5] follows from what is the same in all: on a host without a progress hook,
-//! collectives are driven from the first session on, whatever `MPIX_RMA` is. Which windows are ours
-//! is agreed when a window is made, as always.
+//! Opening a session is local, so the processes cannot agree on anything then. What they must do
+//! alike [PR-5] follows from properties of the host: on a host without a progress hook, collectives
+//! are driven from the first session on, whatever `MPIX_RMA` is. Whether this library serves a
+//! window is agreed when the window is made, as always.
 //!
-//! Without `MPI_Init` there is no `MPI_COMM_SELF`, but a communicator is needed to run the host's
-//! progress and to make complete requests. It has this process alone, belongs to a session of this
-//! library, is made with the first window, and is freed before the application's last session ends.
+//! Without `MPI_Init` there is no `MPI_COMM_SELF`, but this library needs a communicator to run the
+//! host's progress and to make complete requests. So the first window opens a session of this
+//! library, with a communicator of this process alone. Both are freed before the application's last
+//! session ends.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +32,7 @@ struct Sessions {
     open: u32,
     /// This library's session, and its communicator of this process alone.
     own: Option<(MPI_Session, MPI_Comm)>,
-    /// No other process was started with this one.
+    /// `mpi://WORLD` has this process only.
     single: bool,
 }
 
@@ -39,15 +40,13 @@ struct Sessions {
 unsafe impl Send for Sessions {}
 
 static SESSIONS: Mutex<Sessions> = Mutex::new(Sessions { open: 0, own: None, single: false });
-/// The application has opened a session since the process began.
 static EVER: AtomicBool = AtomicBool::new(false);
 
 fn sessions() -> MutexGuard<'static, Sessions> {
     SESSIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// True if the application has ever opened a session. Processes that took part in no agreement may
-/// use MPI then.
+/// True if the application has ever opened a session.
 pub(crate) fn ever() -> bool {
     EVER.load(Ordering::Acquire)
 }
@@ -124,25 +123,27 @@ exports! {
     MPI_Session_finalize(session: *mut MPI_Session);
 }
 
-/// Makes this library's session and its communicator, once. False if the host cannot make them:
-/// then all windows are left to the host.
+/// Makes this library's session and its communicator, unless they exist. Returns false if the host
+/// cannot make them: then all windows are left to the host.
 pub(crate) fn settle() -> bool {
     let mut sessions = sessions();
     if sessions.own.is_none() {
         sessions.own = alone();
         if sessions.own.is_none() {
-            log::warn!("the host gives this library no session: windows are left to the host");
+            log::warn!(
+                "the host cannot open a session for this library: windows are left to the host"
+            );
         }
     }
     let Some((_, comm)) = sessions.own else { return false };
-    // A single process needs no progress of the host, and MPICH 4.0 crashes if it is run then.
+    // A single process needs no progress of the host, and MPICH 4.0 would crash in it.
     hook::use_comm((!sessions.single).then_some(comm));
     request::use_comm(Some(comm));
     communicators::use_own(Some(comm));
     true
 }
 
-/// A session and in it a communicator of this process alone.
+/// Opens a session and makes a communicator of this process alone in it.
 fn alone() -> Option<(MPI_Session, MPI_Comm)> {
     let mut group = MPI_GROUP_NULL;
     let mut comm = MPI_COMM_NULL;

@@ -8,16 +8,16 @@ use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
 use crate::runtime::{HandleState, HostHandle, enter};
 
-/// Keys of this library, as in `mpix_notify.h`: numbers that neither host uses.
+/// The keyvals of `mpix_notify.h`: numbers that neither host uses.
 pub(crate) const NOTIFICATION_NUM_SB: c_int = -7301;
 pub(crate) const NOTIFICATION_NUM_UB: c_int = -7302;
 pub(crate) const NOTIFICATION_VALUE_UB: c_int = -7303;
 
-/// Attributes that are the same for all windows. Applications get their addresses.
+/// Attributes with the same value for all windows. Applications get their addresses.
 static MOST_COUNTERS: c_int = c_int::MAX;
 static LARGEST_VALUE: MPI_Count = MPI_Count::MAX;
 
-/// True for a key of our own.
+/// True for a keyval of this library.
 pub(crate) fn is_ours(keyval: c_int) -> bool {
     [NOTIFICATION_NUM_SB, NOTIFICATION_NUM_UB, NOTIFICATION_VALUE_UB].contains(&keyval)
 }
@@ -48,7 +48,8 @@ pub unsafe extern "C" fn MPI_Win_get_attr(
             .ours(HostHandle(win.key()))
             .filter(|_| !value.is_null() && !flag.is_null());
         let found = ours.and_then(|id| {
-            // Applications get the addresses of these values, which stay until the window is freed.
+            // Applications get the addresses of these values, which are valid until the window is
+            // freed.
             let attributes = &*guard[id].attributes;
             Some(match win_keyval {
                 key if key == MPI_WIN_BASE => attributes.base as *mut c_void,
@@ -69,7 +70,7 @@ pub unsafe extern "C" fn MPI_Win_get_attr(
                 flag.write(1);
                 MPI_SUCCESS
             }
-            // A window of the host has no counters, and the host does not know the key.
+            // A window of the host has no counters, and the host does not know our keyvals.
             None if is_ours(win_keyval)
                 && !flag.is_null()
                 && enter().windows.state(HostHandle(win.key())) == Some(HandleState::Host) =>
@@ -83,5 +84,7 @@ pub unsafe extern "C" fn MPI_Win_get_attr(
     })
 }
 
-exports! { MPI_Win_get_attr(win: MPI_Win, win_keyval: c_int, attribute_val: *mut c_void,
-flag: *mut c_int); }
+exports! {
+    MPI_Win_get_attr(
+        win: MPI_Win, win_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int);
+}

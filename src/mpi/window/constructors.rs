@@ -1,4 +1,4 @@
-//! The constructors as programs call them.
+//! The window constructors that programs call.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -9,12 +9,12 @@ use crate::mpi::abi::error::boundary;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
 
-/// Makes a window, of ours or by the constructor of the `host`. `baseptr`: it gets the address of
-/// memory that the window allocates.
+/// Makes a window of ours, or lets the `host` make one. `baseptr` gets the address of the memory
+/// that the window allocates.
 ///
 /// # Safety
-/// Each is NULL or memory, `win` for a handle and `baseptr` for an address, that no other thread
-/// accesses during the call.
+/// Each pointer is NULL or memory, `win` for a handle and `baseptr` for an address, that no other
+/// thread accesses during the call.
 unsafe fn construct(
     wanted: &Wanted,
     win: *mut MPI_Win,
@@ -42,7 +42,7 @@ unsafe fn construct(
     })
 }
 
-/// A constructor, exported under both names. Behind the semicolon stands what it gives; `$base`,
+/// A constructor, exported under both names. Its output arguments follow the semicolon; `$base`,
 /// `$size` and `$unit` describe the memory.
 macro_rules! constructor {
     ($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*; $win:ident $(, $baseptr:ident)?)
@@ -73,7 +73,7 @@ macro_rules! constructor {
     };
 }
 
-/// The constructors with a displacement unit, for one type of it.
+/// The constructors that take a displacement unit, with that of type `$unit`.
 macro_rules! constructors {
     ($unit:ty; $create:ident => $host_create:ident, $allocate:ident => $host_allocate:ident,
      $shared:ident => $host_shared:ident) => {
@@ -85,13 +85,13 @@ macro_rules! constructors {
             ) => $host_create, MPI_WIN_FLAVOR_CREATE, base, size, disp_unit, info, comm
         }
         constructor! {
-            /// Makes a window with memory of its own: shared between the processes of a node.
+            /// Makes a window that allocates its memory.
             $allocate(
                 size: MPI_Aint, disp_unit: $unit, info: MPI_Info, comm: MPI_Comm; win, baseptr
             ) => $host_allocate, MPI_WIN_FLAVOR_ALLOCATE, null_mut(), size, disp_unit, info, comm
         }
         constructor! {
-            /// Makes a window with memory of its own that its processes reach by load and store.
+            /// Makes a window that allocates memory which all its processes can load and store.
             $shared(
                 size: MPI_Aint, disp_unit: $unit, info: MPI_Info, comm: MPI_Comm; win, baseptr
             ) => $host_shared, MPI_WIN_FLAVOR_SHARED, null_mut(), size, disp_unit, info, comm
@@ -111,7 +111,7 @@ constructors! {
 }
 
 constructor! {
-    /// Makes a window without memory: it is attached later.
+    /// Makes a window without memory. Memory is attached later.
     MPI_Win_create_dynamic(info: MPI_Info, comm: MPI_Comm; win) => PMPI_Win_create_dynamic,
         MPI_WIN_FLAVOR_DYNAMIC, null_mut(), 0, 1, info, comm
 }

@@ -1,11 +1,11 @@
-//! What Fortran needs beyond `PMPI_*`: the window attributes of MPI itself, as values instead of
+//! What Fortran needs beyond `PMPI_*`: the predefined window attributes, as values instead of
 //! addresses [MPI-4.1 19.3.7].
 //!
 //! The hosts' Fortran wrappers call `PMPI_*` or `MPI_*` for everything else, and convert
 //! `MPI_BOTTOM`, `MPI_IN_PLACE`, ignored statuses and logicals themselves. But they read attributes
-//! by internal functions, from the host's window behind our handle, whose memory is not the
-//! application's. The host's function is called first all the same: it raises the errors and
-//! converts the logical.
+//! by internal functions of the host, which know only the window behind our handle. So those
+//! functions are interposed. Each still calls the host's first, which raises the errors and
+//! converts the logical, and then replaces the value.
 
 use std::ffi::{c_int, c_void};
 
@@ -14,8 +14,8 @@ use crate::mpi::abi::host::host_functions;
 use crate::mpi::abi::sys::*;
 use crate::mpi::window::{MPI_Win_get_attr, NOTIFICATION_VALUE_UB, is_ours};
 
-/// A predefined attribute, or one of this library, as Fortran has it: an integer. Of any window,
-/// ours or the host's. `None` for other keys.
+/// A predefined attribute, or one of this library, as an integer, which is its form in Fortran. The
+/// window may be ours or the host's. `None`: it is another attribute.
 fn value(win: MPI_Win, keyval: c_int) -> Option<MPI_Aint> {
     let of_mpi =
         [MPI_WIN_BASE, MPI_WIN_SIZE, MPI_WIN_DISP_UNIT, MPI_WIN_CREATE_FLAVOR, MPI_WIN_MODEL]
@@ -29,7 +29,7 @@ fn value(win: MPI_Win, keyval: c_int) -> Option<MPI_Aint> {
     if code != MPI_SUCCESS || flag == 0 {
         return None;
     }
-    // SAFETY: MPI says to what the addresses of these attributes lead.
+    // SAFETY: MPI and `mpix_notify.h` say to which type each of these attributes points.
     unsafe {
         Some(match keyval {
             key if key == MPI_WIN_BASE => address.expose_provenance() as MPI_Aint,
@@ -40,13 +40,13 @@ fn value(win: MPI_Win, keyval: c_int) -> Option<MPI_Aint> {
     }
 }
 
-/// MPICH's Fortran wrappers, of all kinds, read attributes by one function, with keys of their own
-/// for those of MPI itself.
+/// All Fortran wrappers of MPICH read attributes by one function, with keyvals of their own for the
+/// predefined ones.
 #[cfg(mpi_host = "mpich")]
 mod mpich {
     use super::*;
 
-    /// From a key of MPI itself to the same in Fortran (`MPIR_ATTR_C_TO_FORTRAN`).
+    /// Added to a predefined keyval, gives the one for Fortran (`MPIR_ATTR_C_TO_FORTRAN`).
     const TO_FORTRAN: c_int = 1;
 
     host_functions! {
@@ -64,7 +64,8 @@ mod mpich {
         kind: c_int,
     ) -> c_int {
         boundary("MPI_Win_get_attr", || {
-            // The host does not know our keys; it checks the other arguments with one of its own.
+            // The host does not know our keyvals. It checks the other arguments with one of its
+            // own.
             let known = if is_ours(keyval) { MPI_WIN_SIZE + TO_FORTRAN } else { keyval };
             // SAFETY: the caller's arguments, passed on.
             let code = unsafe { MPII_Win_get_attr(win, known, attribute, flag, kind) };
@@ -81,9 +82,8 @@ mod mpich {
     }
 }
 
-/// All of Open MPI's Fortran comes to one of these names: programs with `mpif.h` and `use mpi` call
-/// the former kind, the module `mpi_f08` the latter. Which underscores there are depends on the
-/// compiler.
+/// All Fortran wrappers of Open MPI call one of these names: `mpi_*` from `mpif.h` and `use mpi`,
+/// `pmpi_*` from the module `mpi_f08`. The underscores depend on the compiler.
 #[cfg(mpi_host = "openmpi")]
 mod openmpi {
     use super::*;
@@ -135,7 +135,7 @@ mod openmpi {
             let (code, win, keyval) = unsafe {
                 // An `ierror` that is left out is a null address.
                 let mut code = MPI_SUCCESS;
-                // The host does not know our keys; it checks the other arguments with one of its
+                // The host does not know our keyvals. It checks the other arguments with one of its
                 // own.
                 let mut known = if is_ours(*keyval) { MPI_WIN_SIZE } else { *keyval };
                 pmpi_win_get_attr_(win, &raw mut known, attribute, flag, &raw mut code);

@@ -1,4 +1,4 @@
-//! The end of a window.
+//! `MPI_Win_free`.
 
 use std::ffi::c_int;
 
@@ -14,9 +14,9 @@ use crate::runtime::progress::{note_live, nothing_lives, wait_until};
 use crate::runtime::{Guard, HandleState, HostHandle, Window, WindowId, enter};
 use crate::transport::Proposal;
 
-/// Frees a window. One of ours completes its closed epochs first; if an epoch is open in any
-/// process, all of them get `MPI_ERR_RMA_SYNC`, and the window stays usable [RQ-5]. What is open on
-/// a broken window can never be closed, and is in nobody's way.
+/// Frees a window. One of ours completes its closed epochs first. If an epoch is open in any
+/// process, all processes get `MPI_ERR_RMA_SYNC`, and the window stays usable [RQ-5]. Open epochs
+/// of a broken window can never be closed, so they do not keep it from being freed.
 ///
 /// # Safety
 /// As MPI says of the call.
@@ -25,44 +25,35 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut MPI_Win) -> c_int {
     const CALL: &str = "MPI_Win_free";
     boundary(CALL, || {
         if win.is_null() {
-            // SAFETY: the host says what is wrong.
+            // SAFETY: the host checks the argument, and raises the error.
             return unsafe { PMPI_Win_free(win) };
         }
-        // SAFETY: the application's place of a window.
+        // SAFETY: MPI requires that `win` points to a handle.
         let window = unsafe { *win };
         let handle = HostHandle(window.key());
         let mut guard = enter();
-        let state = guard.windows.state(handle);
-        match guard.windows.ours(handle) {
-            Some(ours) => {
-                if let Err(fault) = settle(guard, ours) {
+        let (state, ours) = (guard.windows.state(handle), guard.windows.ours(handle));
+        match ours {
+            Some(id) => {
+                if let Err(fault) = settle(guard, id) {
                     return raise(CALL, Place::Window(window), fault);
                 }
-                // SAFETY: as above. The application's attribute callbacks run in this call, and may
-                // still use the window.
-                let code = unsafe { PMPI_Win_free(win) };
-                if code == MPI_SUCCESS {
-                    discard(ours);
-                }
-                code
             }
-            None => {
-                drop(guard);
-                if state == Some(HandleState::Freed) {
-                    return raise(
-                        CALL,
-                        Place::World,
-                        Fault::new(MPI_ERR_WIN, "win has been freed"),
-                    );
-                }
-                // SAFETY: as above.
-                let code = unsafe { PMPI_Win_free(win) };
-                if code == MPI_SUCCESS && state == Some(HandleState::Host) {
-                    enter().windows.remove_host(handle);
-                }
-                code
-            }
+            None => drop(guard),
         }
+        if ours.is_none() && state == Some(HandleState::Freed) {
+            return raise(CALL, Place::World, Fault::new(MPI_ERR_WIN, "win has been freed"));
+        }
+        // SAFETY: the application's argument, passed on. Its attribute callbacks run in this call
+        // and may still use the window.
+        let code = unsafe { PMPI_Win_free(win) };
+        match ours {
+            _ if code != MPI_SUCCESS => {}
+            Some(id) => discard(id),
+            None if state == Some(HandleState::Host) => enter().windows.remove_host(handle),
+            None => {}
+        }
+        code
     })
 }
 
@@ -70,16 +61,16 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut MPI_Win) -> c_int {
 fn settle(mut guard: Guard, id: WindowId) -> Done {
     let host = guard.host;
     let ours = &mut guard[id];
-    // What has come is given to who waits for it, and then nobody does. Requests outlive the
-    // window, so those that are complete, and all of a broken window, end here.
+    // Deliver the notifications that have arrived, so that nobody still waits for those. Requests
+    // outlive the window, so those that are complete, and all of a broken window, end here.
     look(ours);
     ours.advance(&host);
     let broken = ours.port.is_broken();
     let open = ours.engine.has_open_epoch()
         || ours.engine.awaits_counters()
         || ours.engine.expectations_waiting() != 0;
-    // A call that waits for a request objects to nothing: its request ends below, and `discard`
-    // lets it leave.
+    // A call that waits for a request does not keep the window from being freed: its request ends
+    // below, and `discard` waits until the call has left.
     let objection = ours.waiting != ours.request_waits || (open && !broken);
     let proposal = match () {
         () if objection => Proposal::Objection,
@@ -97,32 +88,32 @@ fn settle(mut guard: Guard, id: WindowId) -> Done {
         }
         Proposal::Busy => {
             guard = wait_until(guard, id, rests);
-            // Others may still need this process (to copy for them, on created windows) until they
-            // are quiet too.
+            // Until the others are settled too, they may still need this process: on a created
+            // window it copies for them.
             (guard, _) = agree(guard, id, Proposal::Ready);
         }
         Proposal::Ready => {}
     }
     guard = wait_until(guard, id, |window| window.port.drain());
-    // Whoever waits for one of the last requests has to see that it has ended.
+    // Completes the last requests for those that wait for them.
     guard[id].report(&host);
     drop(guard);
     Ok(())
 }
 
-/// True if this process's operations and epochs are complete, and nothing of it is under way to
-/// others, or ever will be.
+/// True if this process's operations and epochs are complete, and nothing that it has sent is in
+/// flight. A broken window may never get that far, so there the latter does not count.
 fn rests(window: &mut Window) -> bool {
     window.is_settled() && (window.port.is_broken() || window.port.is_quiet())
 }
 
-/// Collective: whether any process objects. Returns after all have called it.
+/// Agrees on whether any process objects. Collective: returns after all processes have called it.
 pub(crate) fn any_objection(guard: Guard, id: WindowId, objection: bool) -> (Guard, bool) {
     let (guard, decision) = agree(guard, id, Proposal::unless(objection));
     (guard, decision == Proposal::Objection)
 }
 
-/// Collective: the highest proposal.
+/// Agrees on the highest proposal. Collective.
 fn agree(mut guard: Guard, id: WindowId, proposal: Proposal) -> (Guard, Proposal) {
     guard[id].port.propose(proposal);
     let mut decision = None;
@@ -133,8 +124,8 @@ fn agree(mut guard: Guard, id: WindowId, proposal: Proposal) -> (Guard, Proposal
     (guard, decision.unwrap_or(Proposal::Ready))
 }
 
-/// Lets the calls of other threads leave that wait for a request of this window. All requests have
-/// ended, so each call leaves at its next look.
+/// Waits until the calls of other threads that wait for a request of this window have left. All
+/// requests have ended, so each call leaves at its next poll.
 fn let_waiters_leave(id: WindowId) -> Guard {
     loop {
         let guard = enter();
@@ -157,7 +148,7 @@ fn discard(id: WindowId) {
         hook::turn_off();
     }
     let Some(window) = window else { return };
-    // The rest of the window, which is large, is not moved.
+    // Takes out two fields, so the rest of the window, which is large, is not moved.
     let Window { port, group, .. } = *window;
     if port.uses_network() {
         port.release();

@@ -1,8 +1,8 @@
-//! The host's window that stands for one of ours, and the group of ours.
+//! The host's window behind the handle of one of ours, and the group of ours.
 //!
-//! The host makes it over a communicator of this process alone: a window of all processes would
-//! take several collective calls of the host, which spin on cores that the processes that they wait
-//! for may need.
+//! The host makes its window over a communicator of this process alone. A window of all processes
+//! would take several collective calls of the host. Those spin, on cores that the processes that
+//! they wait for may need.
 
 use std::ffi::c_int;
 use std::sync::{Mutex, PoisonError};
@@ -15,20 +15,20 @@ use crate::mpi::abi::sys::*;
 use crate::mpi::info::ForHost;
 use crate::runtime::{HostHandle, enter, progress};
 
-/// A window of the host, which frees it unless the application gets it.
+/// A window of the host. Freed on drop, unless the application has got it.
 pub(super) struct HostWindow(MPI_Win);
 
-/// Live windows from which on the host may have no room for another.
+/// Number of live windows from which on the host may have no room for another.
 const MANY: usize = 512;
 
 impl HostWindow {
-    /// Makes a window without memory. MPICH's cheapest is a dynamic one. On one process Open MPI 4
-    /// makes only those with memory of their own.
+    /// Makes a window without memory. MPICH makes dynamic windows fastest. For a single process,
+    /// Open MPI 4 makes only windows that allocate memory.
     ///
     /// # Errors
     /// The host has no room for another window, or does not accept the info.
     pub(super) fn make(own: MPI_Comm, info: MPI_Info) -> Result<Self, Fault> {
-        // Collective calls on one communicator must come one after the other.
+        // Only one thread may make a collective call on `own` at a time.
         static MAKING: Mutex<()> = Mutex::new(());
         let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
         let mut handle = MPI_WIN_NULL;
@@ -36,9 +36,9 @@ impl HostWindow {
         let code = if cfg!(mpi_host = "mpich") && progress::live() < MANY {
             host_calls::win_create_dynamic(info.get(), own, &mut handle)
         } else if cfg!(mpi_host = "mpich") {
-            // Each window takes one of the host's 2,048 context ids. Where there is none left,
-            // MPICH 4.0 returns a broken dynamic window and reports no error; this constructor
-            // reports it, and takes half as long again.
+            // Each window takes one of the host's 2,048 context ids. When they run out, MPICH 4.0
+            // returns a broken dynamic window and no error. This constructor returns an error, but
+            // takes half as long again.
             host_calls::win_create_empty(info.get(), own, &mut handle)
         } else {
             host_calls::win_allocate_empty(info.get(), own, &mut handle)
@@ -51,11 +51,9 @@ impl HostWindow {
         Err(Fault::new(class, "the host cannot make another window"))
     }
 
-    /// The window, which is the application's now.
+    /// Gives the window to the application.
     pub(super) fn keep(self) -> MPI_Win {
-        let handle = self.0;
-        std::mem::forget(self);
-        handle
+        std::mem::ManuallyDrop::new(self).0
     }
 }
 
@@ -65,21 +63,21 @@ impl Drop for HostWindow {
     }
 }
 
-/// The group of a live communicator, to be freed with its window.
+/// The group of a live communicator. The window of that group frees it.
 pub(super) fn group_of(comm: MPI_Comm) -> HostHandle {
     let mut group = MPI_GROUP_NULL;
     host_calls::comm_group(comm, &mut group);
     HostHandle(group.key())
 }
 
-/// Gives the group of a window.
+/// Returns the group of a window.
 ///
 /// # Safety
 /// As MPI says of the call.
 #[inline(never)]
 pub unsafe extern "C" fn MPI_Win_get_group(win: MPI_Win, group: *mut MPI_Group) -> c_int {
-    // SAFETY: MPI requires of the application that it is NULL or memory for a group, which no other
-    // thread uses during the call.
+    // SAFETY: MPI requires that `group` is NULL or memory for a group, which no other thread uses
+    // during the call.
     let place = unsafe { Out::new(group) };
     boundary("MPI_Win_get_group", || {
         let mut guard = enter();

@@ -1,6 +1,6 @@
 //! `MPI_Win_set_info` and `MPI_Win_get_info`.
 //!
-//! The host's window behind the handle keeps all other keys.
+//! The host's window behind the handle keeps the keys that this library does not know.
 
 use std::ffi::c_int;
 
@@ -20,7 +20,7 @@ use crate::runtime::Guard;
 /// As MPI says of the call.
 #[inline(never)]
 pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int {
-    // The host raises its own errors.
+    // An error of the host, which has called the error handler itself.
     let mut refused = MPI_SUCCESS;
     let code = on_window(
         "MPI_Win_set_info",
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
             if objected {
                 return Err(Fault::new(
                     MPI_ERR_INFO_VALUE,
-                    "another process of the window gave a wrong info object",
+                    "another process of the window passed an invalid info object",
                 ));
             }
             keys.standard.change(&mut guard[id].hints);
@@ -68,11 +68,11 @@ fn info_of(mut guard: Guard, info_used: Out<'_, MPI_Info>) -> Done {
     drop(guard);
     let mut info = MPI_INFO_NULL;
     if host_calls::win_get_info(handle, &mut info) != MPI_SUCCESS {
-        return Err(Fault::new(MPI_ERR_INFO, "the host does not give the window's info"));
+        return Err(Fault::new(MPI_ERR_INFO, "the host cannot return the window's info"));
     }
     info_used.write(info);
     if info::write(info, &hints, alignment, progress) != MPI_SUCCESS {
-        return Err(Fault::new(MPI_ERR_INFO, "the host does not take a key"));
+        return Err(Fault::new(MPI_ERR_INFO, "the host cannot store an info key"));
     }
     Ok(())
 }

@@ -10,15 +10,15 @@ use crate::mpi::rma::call::{Done, window_calls};
 use crate::runtime::Window;
 use crate::transport::shm::AttachError;
 
-/// A rank's memory as this process accesses it by load and store.
+/// A rank's memory, at the address at which this process loads and stores it.
 struct Segment {
     size: u64,
     disp_unit: u32,
     base: usize,
 }
 
-/// The memory of `rank`; for `MPI_PROC_NULL` that of the lowest rank that has some. If there is
-/// none, or this process cannot access it by load and store: no bytes, at NULL (MPI-4.1 12.2.3).
+/// The memory of `rank`; for `MPI_PROC_NULL` that of the lowest rank whose memory this process can
+/// load and store. Without such memory: zero bytes at NULL (MPI-4.1 12.2.3).
 fn segment(window: &Window, rank: c_int) -> Result<Segment, Fault> {
     if window.attributes.flavor == MPI_WIN_FLAVOR_DYNAMIC {
         return Err(Fault::new(MPI_ERR_RMA_FLAVOR, "win was made by MPI_Win_create_dynamic"));
@@ -39,7 +39,7 @@ fn segment(window: &Window, rank: c_int) -> Result<Segment, Fault> {
     })
 }
 
-/// `MPI_Win_shared_query`, for one type of displacement unit.
+/// `MPI_Win_shared_query`, with a displacement unit of type `$unit`.
 macro_rules! shared_query {
     ($unit:ty; $name:ident => $host:ident) => {
         window_calls! { win;

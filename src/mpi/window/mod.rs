@@ -1,24 +1,27 @@
-//! How windows are made. What else is said and asked of them stands beside this file:
+//! Makes windows. The modules have the other calls on windows:
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `constructors` | the constructors as programs call them |
+//! | `constructors` | the constructors that programs call |
 //! | `memory` | `MPI_Win_shared_query`, and memory that is attached to dynamic windows |
-//! | `handle` | the host's window that stands for one of ours, and its group |
-//! | `attributes`, `hints` | what can be asked of a window, and its info keys |
-//! | `free` | its end |
+//! | `handle` | the host's window behind the handle of one of ours, and its group |
+//! | `attributes`, `hints` | the attributes and info keys of a window |
+//! | `fortran` | the attributes, for Fortran |
+//! | `free` | `MPI_Win_free` |
 //!
 //! The handle of a window of ours is a real window of the host without memory, of this process
-//! alone ([`HostWindow`]). So attributes, info, name and error handler work by themselves; the
-//! group and the attributes that describe the memory are answered here.
+//! alone ([`HostWindow`]). So the host serves its name, its error handler, the application's own
+//! attributes, and info keys that this library does not know. This library serves the group, the
+//! attributes that describe the memory, and its own and the standard's info keys.
 //!
-//! Whether a window is ours is agreed by all its processes before anything is made that the
-//! application sees, and a wrong argument in one process gives an error in all.
+//! All processes agree on whether a window is ours before anything is made that the application
+//! sees. An invalid argument in one process is an error in all of them.
 
 use std::ffi::{c_int, c_void};
 
 use crate::engine::{self, Addr, Rank};
 use crate::mpi::abi::error::{Fault, Place, raise};
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::abi::world;
 use crate::mpi::bootstrap::{self, Exchange, NotMade, communicators};
@@ -26,7 +29,7 @@ use crate::mpi::datatype;
 use crate::mpi::info;
 use crate::mpi::progress::drive;
 use crate::mpi::progress::hook;
-use crate::runtime::config::{Serve, Settings};
+use crate::runtime::config::Serve;
 use crate::runtime::progress::note_live;
 use crate::runtime::window::Attributes;
 use crate::runtime::{Hints, HostHandle, Window, enter};
@@ -44,7 +47,7 @@ mod memory;
 pub(crate) use attributes::{MPI_Win_get_attr, NOTIFICATION_VALUE_UB, is_ours};
 pub(crate) use free::any_objection;
 
-/// What the application asks for.
+/// The arguments of a constructor.
 struct Wanted {
     call: &'static str,
     base: *mut c_void,
@@ -56,7 +59,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// What is wrong with the arguments.
+    /// The first invalid argument, as an error.
     fn fault(&self) -> Option<Fault> {
         if self.size < 0 {
             Some(Fault::new(MPI_ERR_SIZE, "size is negative"))
@@ -69,7 +72,7 @@ impl Wanted {
         }
     }
 
-    /// The memory that this process puts in, for the transport.
+    /// The memory that this process contributes, for the transport.
     fn memory(&self, hints: &Hints) -> Memory {
         let (size, align) = (self.size as u64, hints.alignment);
         if self.flavor == MPI_WIN_FLAVOR_CREATE {
@@ -83,20 +86,25 @@ impl Wanted {
         }
     }
 
-    /// True if the window's memory is to be allocated.
+    /// True if the window allocates its memory.
     fn allocates(&self) -> bool {
         [MPI_WIN_FLAVOR_ALLOCATE, MPI_WIN_FLAVOR_SHARED].contains(&self.flavor)
     }
 
-    /// There is no window of ours, for this reason.
+    /// Raises an error on the communicator.
+    fn fail(&self, fault: Fault) -> Made {
+        Made::Failed(raise(self.call, Place::Communicator(self.comm), fault))
+    }
+
+    /// Raises an error, or leaves the window to the host, depending on why no window of ours was
+    /// made. `fault`: the error of this process.
     fn unmade(&self, fault: Option<Fault>, reason: NotMade) -> Made {
         match reason {
             NotMade::Host(code) => Made::Failed(code),
             NotMade::Invalid(class) => {
-                let fault = fault.unwrap_or_else(|| {
-                    Fault::new(class, "another process of the communicator gave a wrong argument")
-                });
-                Made::Failed(raise(self.call, Place::Communicator(self.comm), fault))
+                const OTHER: &str =
+                    "another process of the communicator passed an invalid argument";
+                self.fail(fault.unwrap_or_else(|| Fault::new(class, OTHER)))
             }
             NotMade::LeftToHost => {
                 log::info!(
@@ -106,14 +114,13 @@ impl Wanted {
                 );
                 Made::Host
             }
-            // Neither host survives what it cannot allocate either.
+            // Not left to the host: both hosts end the job if they cannot allocate the memory.
             NotMade::Unsuitable(reason) if reason.lacks_memory() && self.allocates() => {
                 log::warn!("{}: {reason}", self.call);
-                let fault = Fault::new(
+                self.fail(Fault::new(
                     MPI_ERR_NO_MEM,
-                    "the system has no memory for the window in some process",
-                );
-                Made::Failed(raise(self.call, Place::Communicator(self.comm), fault))
+                    "out of memory for the window in some process",
+                ))
             }
             NotMade::Unsuitable(reason) => {
                 log::info!("{}: the window is left to the host: {reason}", self.call);
@@ -123,25 +130,21 @@ impl Wanted {
     }
 }
 
-/// What became of it.
+/// The result of a constructor.
 enum Made {
-    /// Ours, under this handle, with its memory.
+    /// A window of ours, with its handle and memory.
     Ours(MPI_Win, Addr),
-    /// Left to the host.
+    /// The window is left to the host.
     Host,
-    /// Failed; the error handler has heard of it.
+    /// The constructor failed with this error code; the error handler has been called.
     Failed(c_int),
 }
 
-/// Nothing before `MPI_Init` and where that call does not come through us.
-fn settings() -> Option<Settings> {
-    enter().settings
-}
-
-/// Makes a window of ours, or says why not.
+/// Makes a window of ours, or returns why not.
 fn create(wanted: &Wanted) -> Made {
-    let Some(settings) = settings() else { return Made::Host };
-    // Without MPI_Init the others may have another setting: it is asked for below.
+    // No settings: this library was not started, or did not see the call of MPI_Init.
+    let Some(settings) = enter().settings else { return Made::Host };
+    // Without MPI_Init other processes may have another setting, so all of them must agree below.
     if settings.serve() == Serve::Off && world::has_world() {
         return Made::Host;
     }
@@ -149,26 +152,23 @@ fn create(wanted: &Wanted) -> Made {
         return Made::Host;
     }
     let (mut inter, mut rank, mut size) = (0, 0, 0);
-    // SAFETY: the handle is the application's; the host checks it.
-    unsafe {
-        let code = PMPI_Comm_test_inter(wanted.comm, &raw mut inter);
-        if code != MPI_SUCCESS {
-            return Made::Failed(code);
-        }
-        if inter != 0 {
-            // Hosts may not look: MPICH 4.0 takes a signal in some of its constructors.
-            let fault = Fault::new(MPI_ERR_COMM, "comm is an intercommunicator");
-            return Made::Failed(raise(wanted.call, Place::Communicator(wanted.comm), fault));
-        }
-        PMPI_Comm_rank(wanted.comm, &raw mut rank);
-        PMPI_Comm_size(wanted.comm, &raw mut size);
+    let code = host_calls::comm_test_inter(wanted.comm, &mut inter);
+    if code != MPI_SUCCESS {
+        return Made::Failed(code);
     }
+    if inter != 0 {
+        // Not left to the host, which may not check: MPICH 4.0 crashes in some constructors.
+        return wanted.fail(Fault::new(MPI_ERR_COMM, "comm is an intercommunicator"));
+    }
+    host_calls::comm_rank(wanted.comm, &mut rank);
+    host_calls::comm_size(wanted.comm, &mut size);
     let keys = info::keys(wanted.info);
     let mut fault = wanted.fault().or(keys.as_ref().err().copied());
     let keys = keys.unwrap_or_default();
     let mut own = c_int::try_from(wanted.disp_unit).ok().and_then(|_| own_comm());
     own = own.filter(|_| bootstrap::wants(&keys, &settings));
-    // Made first, since this process alone learns whether the host has room for another window.
+    // Made before the agreement, since only this process learns whether its host has room for
+    // another window.
     let mut handle = None;
     if let Some(own) = own.filter(|_| fault.is_none()) {
         match HostWindow::make(own, wanted.info) {
@@ -190,7 +190,7 @@ fn create(wanted: &Wanted) -> Made {
     exchange.warn(wanted.call);
     let (mut port, handle) = match (made, handle) {
         (Ok(port), Some(handle)) => (port, handle.keep()),
-        (Ok(_), None) => unreachable!("all have agreed that each process has a handle"),
+        (Ok(_), None) => unreachable!("the processes agreed that each has a handle"),
         (Err(reason), _) => return wanted.unmade(fault, reason),
     };
     let base = port.base();
@@ -224,12 +224,14 @@ fn create(wanted: &Wanted) -> Made {
     let mut guard = enter();
     guard.windows.insert_ours(window);
     note_live(&guard);
-    // With the guard held, so that it cannot cross another thread's freeing of the last window.
+    // With the guard held, so that another thread that frees the last window cannot turn the hook
+    // off afterwards.
     hook::turn_on();
     Made::Ours(handle, base)
 }
 
-/// The communicator of this process alone. `None`: it cannot be made, and windows are the host's.
+/// The communicator of this process alone. `None`: the host cannot make one, and windows are left
+/// to the host.
 fn own_comm() -> Option<MPI_Comm> {
     #[cfg(mpi_sessions)]
     if !world::has_world() && !crate::mpi::init::session::settle() {
@@ -238,14 +240,14 @@ fn own_comm() -> Option<MPI_Comm> {
     communicators::own()
 }
 
-/// Calls the host's constructor, and notes its window.
+/// Calls the host's constructor, and registers its window as one of the host.
 fn leave_to_host(comm: MPI_Comm, window: *mut MPI_Win, host: impl FnOnce() -> c_int) -> c_int {
     if let Err(code) = drive::assemble(comm) {
         return code;
     }
     let code = host();
     if code == MPI_SUCCESS && !window.is_null() {
-        // SAFETY: the host has written it.
+        // SAFETY: the host has written a handle there.
         let handle = unsafe { *window };
         enter().windows.insert_host(HostHandle(handle.key()));
     }
