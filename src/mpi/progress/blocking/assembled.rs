@@ -1,6 +1,6 @@
-//! Collective calls without a nonblocking twin: first a nonblocking barrier of our own over the
-//! communicator, driven here, so that the host blocks only for its own work, with every process in
-//! it.
+//! Collective calls without a nonblocking form. A driven barrier over the communicator comes first:
+//! when the host's call starts, every process is about to enter it, so it blocks only for its own
+//! work.
 //!
 //! `MPI_Win_create` and its kin do the same (`mpi::window`).
 
@@ -10,8 +10,8 @@ use super::interpose;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 
-/// A table: the call, the host's function, the parameters; the first communicator named `comm` is
-/// the one that assembles.
+/// A table: the call, the host's function, the communicator whose processes assemble, the
+/// parameters.
 macro_rules! assembled {
     ($($name:ident $host:ident over $comm:ident ($($arg:ident: $type:ty),* $(,)?);)*) => {
         interpose! {
