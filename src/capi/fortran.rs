@@ -1,5 +1,5 @@
-//! The calls of `MPIX_*` for Fortran: every argument by address, handles as integers, an error code
-//! at the end. Programs with `mpif.h` or `use mpi` call these names; the module `mpix_rma_f08`
+//! The `MPIX_*` calls for Fortran: arguments are addresses, handles are integers, and the error
+//! code comes last. Programs with `mpif.h` or `use mpi` call these names; the module `mpix_rma_f08`
 //! (mpix-headers) gives them the types of `mpi_f08`.
 
 use std::ffi::{CStr, c_int, c_void};
@@ -44,20 +44,20 @@ mod handles {
     }
 }
 
-/// An argument on its way from Fortran to C, and back where it is a result.
+/// Converts one argument from Fortran to C, and back if it is a result.
 trait Argument {
-    /// What Fortran gives: an address.
+    /// The address that Fortran passes.
     type Place: Copy;
-    /// What the C call takes.
+    /// The type of the C call's argument.
     type C;
 
     /// # Safety
-    /// The place is that of such an argument.
+    /// `place` is the address of such an argument.
     unsafe fn enter(place: Self::Place) -> Self;
 
     fn pass(&mut self) -> Self::C;
 
-    /// After a call that has succeeded.
+    /// Writes the result, after a call that has succeeded.
     ///
     /// # Safety
     /// As for `enter`.
@@ -68,7 +68,7 @@ trait Argument {
     }
 }
 
-/// Arguments that are read where Fortran has them.
+/// Arguments that C takes by value.
 macro_rules! read {
     ($($name:ident($place:ty) -> $c:ty = |$value:ident| $convert:expr;)*) => {$(
         struct $name($c);
@@ -100,7 +100,7 @@ read! {
     Win(Fint) -> MPI_Win = |value| handles::window(value);
 }
 
-/// Arguments whose addresses are the C call's own: buffers, and numbers that are written.
+/// Arguments that C takes by address too: buffers, and numbers that are written.
 macro_rules! passed {
     ($($name:ident: $type:ty;)*) => {$(
         struct $name($type);
@@ -120,7 +120,7 @@ macro_rules! passed {
 passed! {
     Buffer: *const c_void;
     Result: *mut c_void;
-    // Also a logical that is written: the hosts and gfortran have 1 and 0, too.
+    // Also a logical that is written: 1 and 0, as for the hosts and gfortran.
     IntPlace: *mut Fint;
     CountPlace: *mut MPI_Count;
 }
@@ -146,8 +146,8 @@ impl Argument for Request {
     }
 }
 
-/// A status that the call fills, or one that is ignored. In Fortran it has the bytes of C's, which
-/// may lie at any integer.
+/// A status that the call fills, or one that is ignored. In Fortran it has the same bytes as in C,
+/// but only the alignment of an integer.
 struct Status {
     place: *mut Fint,
     made: MPI_Status,
@@ -177,8 +177,8 @@ impl Argument for Status {
     }
 }
 
-/// True of Fortran's `MPI_STATUS_IGNORE`, in whichever way the host has it: a variable of a known
-/// name, or where one of these leads.
+/// True for Fortran's `MPI_STATUS_IGNORE`: the address of a variable of the host, or the value of a
+/// pointer of the host. Names differ by host and compiler.
 fn is_ignored(place: *mut Fint) -> bool {
     const NAMES: [&CStr; 4] = [
         c"mpi_fortran_status_ignore_",

@@ -2,9 +2,9 @@
 //!
 //! A host with a progress hook needs none. On the others, the job agrees at `MPI_Init` to make
 //! every blocking call in its nonblocking form, and this module waits for it. Collectives must
-//! always follow that agreement, because the two forms do not match each other [PR-5].
-//! Point-to-point calls and waits, whose forms match, may go to the host directly when this library
-//! has nothing to drive. A driven call raises its error on the same handler as the host's blocking
+//! always follow that agreement, because the two forms do not match each other [PR-5]. The forms of
+//! point-to-point calls and waits match, so those go to the host directly when this library has
+//! nothing to drive. A driven call raises its error on the same handler as the host's blocking
 //! form.
 
 use std::cell::Cell;
@@ -19,7 +19,7 @@ use crate::runtime::progress::{Backoff, sweep_from_hook};
 #[cfg(mpi_host = "mpich")]
 use crate::runtime::progress::{may_be_contacted, must_drive, oversubscribed};
 
-/// Blocking calls are driven; all processes agree on it at `MPI_Init`.
+/// Blocking calls are driven. All processes agree on it at `MPI_Init`.
 static DRIVEN: AtomicBool = AtomicBool::new(false);
 
 /// Sets whether blocking calls are driven, as agreed.
@@ -33,17 +33,17 @@ pub(crate) fn collectives() -> bool {
     DRIVEN.load(Ordering::Relaxed)
 }
 
-/// True if a point-to-point call or a wait must be driven: this library has something to drive now,
-/// or a peer may contact it; or the node is oversubscribed, since this host's own waits do not
-/// yield the core [PR-4].
+/// True if a point-to-point call or a wait must be driven: this library has something to drive, a
+/// peer may contact it, or the node is oversubscribed, since this host's own waits do not yield the
+/// core [PR-4].
 #[cfg(mpi_host = "mpich")]
 #[inline]
 pub(crate) fn must_drive_now() -> bool {
     collectives() && (oversubscribed() || may_be_contacted() || must_drive())
 }
 
-/// Calls `poll` until it gives a result, and makes all progress in between. Not with the guard
-/// held.
+/// Calls `poll` until it gives a result. In between, makes progress for this library and the host.
+/// The caller must not hold the guard.
 pub(crate) fn until<T>(mut poll: impl FnMut() -> Option<T>) -> T {
     // The host's test calls run the poll function of each of our requests; this loop sweeps once
     // for all of them.

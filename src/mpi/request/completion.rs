@@ -59,8 +59,8 @@ macro_rules! completion {
                     }
                     let code = code.unwrap_or_else(|| plain($($arg),*));
                     if code != MPI_SUCCESS {
-                        $(request::set_error(Status::new($status));)?
-                        $(request::set_errors(Statuses::new($statuses, $most), $count);)?
+                        $(_ = request::correct(Status::new($status));)?
+                        $(request::correct_all(Statuses::new($statuses, $most), $count);)?
                     }
                     code
                 }

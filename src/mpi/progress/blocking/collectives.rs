@@ -120,13 +120,11 @@ macro_rules! counted {
             $gatherv $pgatherv $igatherv(
                 sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype,
                 recvbuf: *mut c_void, recvcounts: *const $count, displs: *const $displ,
-                recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm
-            );
+                recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm);
             $scatterv $pscatterv $iscatterv(
                 sendbuf: *const c_void, sendcounts: *const $count, displs: *const $displ,
                 sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: $count,
-                recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm
-            );
+                recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm);
             $($allgatherv $pallgatherv $iallgatherv(
                 sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype,
                 recvbuf: *mut c_void, recvcounts: *const $count, displs: *const $displ,
@@ -138,24 +136,20 @@ macro_rules! counted {
             $alltoallw $palltoallw $ialltoallw(
                 sendbuf: *const c_void, sendcounts: *const $count, sdispls: *const $displ,
                 sendtypes: *const MPI_Datatype, recvbuf: *mut c_void, recvcounts: *const $count,
-                rdispls: *const $displ, recvtypes: *const MPI_Datatype, comm: MPI_Comm
-            );
+                rdispls: *const $displ, recvtypes: *const MPI_Datatype, comm: MPI_Comm);
             $nalltoallw $pnalltoallw $inalltoallw(
                 sendbuf: *const c_void, sendcounts: *const $count, sdispls: *const MPI_Aint,
                 sendtypes: *const MPI_Datatype, recvbuf: *mut c_void, recvcounts: *const $count,
-                rdispls: *const MPI_Aint, recvtypes: *const MPI_Datatype, comm: MPI_Comm
-            );
+                rdispls: *const MPI_Aint, recvtypes: *const MPI_Datatype, comm: MPI_Comm);
             $reduce $preduce $ireduce(
                 sendbuf: *const c_void, recvbuf: *mut c_void, count: $count, datatype: MPI_Datatype,
-                op: MPI_Op, root: c_int, comm: MPI_Comm
-            );
+                op: MPI_Op, root: c_int, comm: MPI_Comm);
             $($reduction $preduction $ireduction(
                 sendbuf: *const c_void, recvbuf: *mut c_void, count: $count,
                 datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm);)*
             $reduce_scatter $preduce_scatter $ireduce_scatter(
                 sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const $count,
-                datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm
-            );
+                datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm);
         }
     };
 }

@@ -15,8 +15,9 @@
 //! in `MPI_Intercomm_create`, `MPI_Buffer_detach`, and synchronization of windows that are left to
 //! the host.
 //!
-//! Errors are those of the host's own calls, with one exception: where the processes of a collective
-//! other than a broadcast give counts that do not match, MPICH's nonblocking forms report nothing.
+//! Errors are those of the host's own calls, with one exception: where the processes of a
+//! collective other than a broadcast give counts that do not match, MPICH's nonblocking forms
+//! report nothing.
 //!
 //! Cost in ns, blocking form of the host and driven, with two ranks of MPICH 4.0.2 over shared
 //! memory: `MPI_Barrier` 320 and 380, `MPI_Allreduce` of one int 310 and 720, `MPI_Bcast` of one

@@ -16,8 +16,8 @@ use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 
-/// A receive in flight. Its errors are raised on its communicator, like those of a blocking receive.
-/// MPICH does so only for persistent requests: it raises those of other receives on
+/// A receive in flight. Its errors are raised on its communicator, like those of a blocking
+/// receive. MPICH does so only for persistent requests: it raises those of other receives on
 /// `MPI_COMM_WORLD`. The latter cost less, so receives on that communicator use them.
 struct Receive {
     request: Cell<MPI_Request>,
@@ -66,13 +66,15 @@ impl Drop for Receive {
     }
 }
 
-/// Completes both halves of `MPI_Sendrecv`: a receive that has been started, and `send`.
+/// Makes an `MPI_Sendrecv`: a receive by `init` or `receive`, as in [`Receive::start`], and `send`.
 fn exchange(
-    receive: Result<Receive, c_int>,
+    comm: MPI_Comm,
+    init: impl FnOnce(*mut MPI_Request) -> c_int,
+    receive: impl FnOnce(*mut MPI_Request) -> c_int,
     send: impl FnOnce(*mut MPI_Request) -> c_int,
     status: Status<'_>,
 ) -> c_int {
-    let receive = match receive {
+    let receive = match Receive::start(comm, init, receive) {
         Ok(receive) => receive,
         Err(code) => return code,
     };
@@ -131,15 +133,11 @@ macro_rules! counted {
                 source: c_int, recvtag: c_int, comm: MPI_Comm, status: *mut MPI_Status
             ) => $psendrecv,
                 exchange(
-                    Receive::start(
-                        comm,
-                        |request| {
-                            $recv_init(recvbuf, recvcount, recvtype, source, recvtag, comm, request)
-                        },
-                        |request| {
-                            $irecv(recvbuf, recvcount, recvtype, source, recvtag, comm, request)
-                        },
-                    ),
+                    comm,
+                    |request| {
+                        $recv_init(recvbuf, recvcount, recvtype, source, recvtag, comm, request)
+                    },
+                    |request| $irecv(recvbuf, recvcount, recvtype, source, recvtag, comm, request),
                     |request| {
                         $isend_one(sendbuf, sendcount, sendtype, dest, sendtag, comm, request)
                     },
@@ -169,13 +167,9 @@ macro_rules! counted {
                     }
                     let from = copy.as_ptr().cast();
                     exchange(
-                        Receive::start(
-                            comm,
-                            |request| {
-                                $recv_init(buf, count, datatype, source, recvtag, comm, request)
-                            },
-                            |request| $irecv(buf, count, datatype, source, recvtag, comm, request),
-                        ),
+                        comm,
+                        |request| $recv_init(buf, count, datatype, source, recvtag, comm, request),
+                        |request| $irecv(buf, count, datatype, source, recvtag, comm, request),
                         |request| {
                             $isend_one(from, packed, MPI_PACKED, dest, sendtag, comm, request)
                         },
