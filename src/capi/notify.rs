@@ -191,7 +191,7 @@ window_calls! { win;
             let Some(rank) = u32::try_from(rank).ok().filter(|rank| *rank < window.size) else {
                 return Err(Fault::new(MPI_ERR_RANK, "rank is outside the window's group"));
             };
-            // There are at most as many as an int counts.
+            // The number of counters fits an int.
             num.write(window.port.counters_of(rank) as c_int);
             Ok(())
         };

@@ -25,7 +25,7 @@ use crate::runtime::process::multiple;
 use crate::runtime::progress;
 
 // The host's functions that take no memory of the caller are safe to call at any time between
-// MPI_Init and MPI_Finalize. So are our callbacks, which look at none of their arguments.
+// MPI_Init and MPI_Finalize. So are our callbacks, which ignore their arguments.
 type OpalCallback = extern "C" fn() -> c_int;
 type OpalRegister = extern "C" fn(OpalCallback) -> c_int;
 type AsyncPoll = extern "C" fn(*mut c_void) -> c_int;

@@ -1,6 +1,6 @@
 //! Communication calls: those of MPI, and their forms that notify the target with a counter or a
-//! tag. All have forms with int and with large counts; MPI's own with large counts exist only where
-//! the host has them.
+//! tag. Calls with counts have forms with int and with large counts; MPI's own large-count forms
+//! exist only where the host has them.
 
 use std::ffi::{c_int, c_void};
 

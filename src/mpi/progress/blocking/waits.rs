@@ -1,5 +1,5 @@
-//! The driven forms of the calls that complete or test requests. `mpi/request/completion.rs` has
-//! the calls themselves, and answers those with persistent requests of ours before it comes here.
+//! The driven forms of the calls that complete or test requests, and probes. The former are
+//! interposed in `mpi/request/completion.rs`, which calls these functions for the host's requests.
 
 use std::ffi::c_int;
 
