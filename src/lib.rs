@@ -1,11 +1,11 @@
 //! Nonblocking epochs for MPI one-sided communication, beside an unmodified MPICH or Open MPI.
 //!
-//! The parts, and which way the arrows point, stand in `docs/ARCHITECTURE.md`: [`engine`] decides,
-//! [`transport`] moves bytes, the runtime joins them, and the host glue only translates.
-//! C programs read `mpix_rma.h`; this crate's Rust surface is what tests and simulators need.
+//! `docs/ARCHITECTURE.md` describes the parts and their dependencies: [`engine`] decides when
+//! operations run, [`transport`] moves bytes, [`runtime`] joins the two, and the host glue
+//! translates MPI calls. Applications use `mpix_rma.h`; the Rust interface serves tests and the
+//! simulator.
 
-// Records of operations, words in shared memory and the layout of packets hold addresses of 64
-// bits.
+// Operation records, words in shared memory and packets hold 64-bit addresses.
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!(
     "mpix-rma supports 64-bit targets only: compile it for a 64-bit target, with a 64-bit MPI \

@@ -1,5 +1,5 @@
-//! The calls of `MPIX_*` for Fortran: every argument by address, handles as integers, an error code
-//! at the end. Programs with `mpif.h` or `use mpi` call these names; the module `mpix_rma_f08`
+//! The `MPIX_*` calls for Fortran: arguments are addresses, handles are integers, and the error
+//! code comes last. Programs with `mpif.h` or `use mpi` call these names; the module `mpix_rma_f08`
 //! (mpix-headers) gives them the types of `mpi_f08`.
 
 use std::ffi::{CStr, c_int, c_void};
@@ -13,44 +13,28 @@ use crate::mpi::rma::communication::*;
 /// Fortran's default integer, as the hosts are built.
 type Fint = c_int;
 
-/// From Fortran's handle to the host's, and back.
-#[cfg(mpi_host = "mpich")]
+/// Conversions of handles from Fortran to C; of requests, from C to Fortran.
 mod handles {
     use super::*;
 
-    // MPICH's handles are the same numbers in both languages.
-    macro_rules! same {
-        ($($name:ident: $type:ty;)*) => {$(
-            pub(super) unsafe fn $name(handle: Fint) -> $type {
-                handle
-            }
-        )*};
-    }
-    same! {
-        window: MPI_Win;
-        group: MPI_Group;
-        datatype: MPI_Datatype;
-        op: MPI_Op;
-        info: MPI_Info;
-        request: MPI_Request;
-    }
-}
-
-/// From Fortran's handle to the host's, and back.
-#[cfg(mpi_host = "openmpi")]
-mod handles {
-    use super::*;
-
-    macro_rules! converted {
-        ($($name:ident($from:ty) -> $to:ty = $host:ident;)*) => {$(
+    macro_rules! conversions {
+        ($($name:ident($from:ty) -> $to:ty = $openmpi:ident;)*) => {$(
             pub(super) unsafe fn $name(handle: $from) -> $to {
-                // SAFETY: the host accepts any integer: it converts an invalid one to an invalid
-                // handle.
-                unsafe { $host(handle) }
+                // MPICH's handles are the same integers in both languages.
+                #[cfg(mpi_host = "mpich")]
+                {
+                    handle
+                }
+                // SAFETY: Open MPI converts any integer, an invalid one to an invalid handle. The
+                // request is one that a call of this library has made.
+                #[cfg(mpi_host = "openmpi")]
+                unsafe {
+                    $openmpi(handle)
+                }
             }
         )*};
     }
-    converted! {
+    conversions! {
         window(Fint) -> MPI_Win = PMPI_Win_f2c;
         group(Fint) -> MPI_Group = PMPI_Group_f2c;
         datatype(Fint) -> MPI_Datatype = PMPI_Type_f2c;
@@ -60,20 +44,20 @@ mod handles {
     }
 }
 
-/// An argument on its way from Fortran to C, and back where it is a result.
+/// Converts one argument from Fortran to C, and back if it is a result.
 trait Argument {
-    /// What Fortran gives: an address.
+    /// The address that Fortran passes.
     type Place: Copy;
-    /// What the C call takes.
+    /// The type of the C call's argument.
     type C;
 
     /// # Safety
-    /// The place is that of such an argument.
+    /// `place` is the address of such an argument.
     unsafe fn enter(place: Self::Place) -> Self;
 
     fn pass(&mut self) -> Self::C;
 
-    /// After a call that has succeeded.
+    /// Writes the result, after a call that has succeeded.
     ///
     /// # Safety
     /// As for `enter`.
@@ -84,7 +68,7 @@ trait Argument {
     }
 }
 
-/// Arguments that are read where Fortran has them.
+/// Arguments that C takes by value.
 macro_rules! read {
     ($($name:ident($place:ty) -> $c:ty = |$value:ident| $convert:expr;)*) => {$(
         struct $name($c);
@@ -116,7 +100,7 @@ read! {
     Win(Fint) -> MPI_Win = |value| handles::window(value);
 }
 
-/// Arguments whose addresses are the C call's own: buffers, and numbers that are written.
+/// Arguments that C takes by address too: buffers, and numbers that are written.
 macro_rules! passed {
     ($($name:ident: $type:ty;)*) => {$(
         struct $name($type);
@@ -136,7 +120,7 @@ macro_rules! passed {
 passed! {
     Buffer: *const c_void;
     Result: *mut c_void;
-    // Also a logical that is written: the hosts and gfortran have 1 and 0, too.
+    // Also a logical that is written: 1 and 0, as for the hosts and gfortran.
     IntPlace: *mut Fint;
     CountPlace: *mut MPI_Count;
 }
@@ -162,8 +146,8 @@ impl Argument for Request {
     }
 }
 
-/// A status that the call fills, or one that is ignored. In Fortran it has the bytes of C's, which
-/// may lie at any integer.
+/// A status that the call fills, or one that is ignored. In Fortran it has the same bytes as in C,
+/// but only the alignment of an integer.
 struct Status {
     place: *mut Fint,
     made: MPI_Status,
@@ -193,8 +177,8 @@ impl Argument for Status {
     }
 }
 
-/// True of Fortran's `MPI_STATUS_IGNORE`, in whichever way the host has it: a variable of a known
-/// name, or where one of these leads.
+/// True for Fortran's `MPI_STATUS_IGNORE`: the address of a variable of the host, or the value of a
+/// pointer of the host. Names differ by host and compiler.
 fn is_ignored(place: *mut Fint) -> bool {
     const NAMES: [&CStr; 4] = [
         c"mpi_fortran_status_ignore_",
@@ -215,17 +199,24 @@ fn is_ignored(place: *mut Fint) -> bool {
     place.is_null() || known.contains(&place.addr()) || leading.iter().any(leads_here)
 }
 
-/// Exports a call of Fortran under the names that compilers make of it.
+/// Exports calls to Fortran under the two names that compilers use: with an underscore behind, and
+/// without.
 macro_rules! fortran {
-    ($($call:ident $name:literal $bare:literal ($($arg:ident: $kind:ident),*);)*) => {$(
+    ($($call:ident $name:literal $arguments:tt;)*) => {$(
+        fortran! { @export $call, concat!($name, "_"), $arguments }
+        fortran! { @export $call, $name, $arguments }
+    )*};
+    (@export $call:ident, $name:expr, ($($arg:ident: $kind:ident),*)) => {
         const _: () = {
             /// # Safety
-            /// As Fortran calls it: each argument is there, but for an error code that is not
-            /// wanted.
-            #[inline(always)]
+            /// Each argument is what Fortran passes for its kind; `ierror` may be NULL.
+            #[unsafe(export_name = $name)]
             #[allow(clippy::too_many_arguments, reason = "those of the call")]
-            unsafe fn body($($arg: <$kind as Argument>::Place,)* ierror: *mut Fint) {
-                // SAFETY: each argument is as its `Argument` wants it, and `ierror` is NULL or an
+            unsafe extern "C" fn exported(
+                $($arg: <$kind as Argument>::Place,)*
+                ierror: *mut Fint,
+            ) {
+                // SAFETY: each argument is as its `Argument` requires, and `ierror` is NULL or an
                 // integer (contract of this function).
                 unsafe {
                     $(let mut $arg = <$kind as Argument>::enter($arg);)*
@@ -238,184 +229,140 @@ macro_rules! fortran {
                     }
                 }
             }
-            #[unsafe(export_name = $name)]
-            #[allow(clippy::too_many_arguments, reason = "those of the call")]
-            unsafe extern "C" fn underscored(
-                $($arg: <$kind as Argument>::Place,)*
-                ierror: *mut Fint,
-            ) {
-                // SAFETY: the arguments of the application's call.
-                unsafe { body($($arg,)* ierror) }
-            }
-            #[unsafe(export_name = $bare)]
-            #[allow(clippy::too_many_arguments, reason = "those of the call")]
-            unsafe extern "C" fn bare($($arg: <$kind as Argument>::Place,)* ierror: *mut Fint) {
-                // SAFETY: the arguments of the application's call.
-                unsafe { body($($arg,)* ierror) }
-            }
         };
-    )*};
+    };
 }
 
 fortran! {
-    MPIX_Win_ipost "mpix_win_ipost_" "mpix_win_ipost" (
-        members: Group, assert: Int, win: Win, request: Request);
-    MPIX_Win_istart "mpix_win_istart_" "mpix_win_istart" (
-        members: Group, assert: Int, win: Win, request: Request);
-    MPIX_Win_icomplete "mpix_win_icomplete_" "mpix_win_icomplete" (win: Win, request: Request);
-    MPIX_Win_iwait "mpix_win_iwait_" "mpix_win_iwait" (win: Win, request: Request);
-    MPIX_Win_ifence "mpix_win_ifence_" "mpix_win_ifence" (assert: Int, win: Win, request: Request);
-    MPIX_Win_ilock "mpix_win_ilock_" "mpix_win_ilock" (
+    MPIX_Win_ipost "mpix_win_ipost" (members: Group, assert: Int, win: Win, request: Request);
+    MPIX_Win_istart "mpix_win_istart" (members: Group, assert: Int, win: Win, request: Request);
+    MPIX_Win_icomplete "mpix_win_icomplete" (win: Win, request: Request);
+    MPIX_Win_iwait "mpix_win_iwait" (win: Win, request: Request);
+    MPIX_Win_ifence "mpix_win_ifence" (assert: Int, win: Win, request: Request);
+    MPIX_Win_ilock "mpix_win_ilock" (
         lock_type: Int, rank: Int, assert: Int, win: Win, request: Request);
-    MPIX_Win_iunlock "mpix_win_iunlock_" "mpix_win_iunlock" (rank: Int, win: Win, request: Request);
-    MPIX_Win_ilock_all "mpix_win_ilock_all_" "mpix_win_ilock_all" (
-        assert: Int, win: Win, request: Request);
-    MPIX_Win_iunlock_all "mpix_win_iunlock_all_" "mpix_win_iunlock_all" (
-        win: Win, request: Request);
-    MPIX_Win_iflush "mpix_win_iflush_" "mpix_win_iflush" (rank: Int, win: Win, request: Request);
-    MPIX_Win_iflush_local "mpix_win_iflush_local_" "mpix_win_iflush_local" (
-        rank: Int, win: Win, request: Request);
-    MPIX_Win_iflush_all "mpix_win_iflush_all_" "mpix_win_iflush_all" (win: Win, request: Request);
-    MPIX_Win_iflush_local_all "mpix_win_iflush_local_all_" "mpix_win_iflush_local_all" (
-        win: Win, request: Request);
+    MPIX_Win_iunlock "mpix_win_iunlock" (rank: Int, win: Win, request: Request);
+    MPIX_Win_ilock_all "mpix_win_ilock_all" (assert: Int, win: Win, request: Request);
+    MPIX_Win_iunlock_all "mpix_win_iunlock_all" (win: Win, request: Request);
+    MPIX_Win_iflush "mpix_win_iflush" (rank: Int, win: Win, request: Request);
+    MPIX_Win_iflush_local "mpix_win_iflush_local" (rank: Int, win: Win, request: Request);
+    MPIX_Win_iflush_all "mpix_win_iflush_all" (win: Win, request: Request);
+    MPIX_Win_iflush_local_all "mpix_win_iflush_local_all" (win: Win, request: Request);
+}
+
+/// Puts (origin `Buffer`) or gets (origin `Result`) with one type of count. Their `notification` is
+/// an index or a tag.
+macro_rules! transfers {
+    ($origin:ident, $count:ident; $($call:ident $name:literal $(($request:ident))?;)*) => {
+        fortran! {$(
+            $call $name (
+                origin_addr: $origin, origin_count: $count, origin_datatype: Datatype,
+                target_rank: Int, target_disp: Displacement, target_count: $count,
+                target_datatype: Datatype, notification: Int, win: Win $(, $request: Request)?
+            );
+        )*}
+    };
+}
+
+/// As [`transfers`], of `MPI_Accumulate`.
+macro_rules! accumulates {
+    ($count:ident; $($call:ident $name:literal $(($request:ident))?;)*) => {
+        fortran! {$(
+            $call $name (
+                origin_addr: Buffer, origin_count: $count, origin_datatype: Datatype,
+                target_rank: Int, target_disp: Displacement, target_count: $count,
+                target_datatype: Datatype, op: Reduction, notification: Int, win: Win
+                $(, $request: Request)?
+            );
+        )*}
+    };
+}
+
+/// As [`transfers`], of `MPI_Get_accumulate`.
+macro_rules! get_accumulates {
+    ($count:ident; $($call:ident $name:literal $(($request:ident))?;)*) => {
+        fortran! {$(
+            $call $name (
+                origin_addr: Buffer, origin_count: $count, origin_datatype: Datatype,
+                result_addr: Result, result_count: $count, result_datatype: Datatype,
+                target_rank: Int, target_disp: Displacement, target_count: $count,
+                target_datatype: Datatype, op: Reduction, notification: Int, win: Win
+                $(, $request: Request)?
+            );
+        )*}
+    };
+}
+
+transfers! { Buffer, Int;
+    MPIX_Put_notify "mpix_put_notify";
+    MPIX_Rput_notify "mpix_rput_notify" (request);
+    MPIX_Put_tagged "mpix_put_tagged";
+    MPIX_Rput_tagged "mpix_rput_tagged" (request);
+}
+transfers! { Buffer, Count;
+    MPIX_Put_notify_c "mpix_put_notify_c";
+    MPIX_Rput_notify_c "mpix_rput_notify_c" (request);
+    MPIX_Put_tagged_c "mpix_put_tagged_c";
+    MPIX_Rput_tagged_c "mpix_rput_tagged_c" (request);
+}
+transfers! { Result, Int;
+    MPIX_Get_notify "mpix_get_notify";
+    MPIX_Rget_notify "mpix_rget_notify" (request);
+    MPIX_Get_tagged "mpix_get_tagged";
+    MPIX_Rget_tagged "mpix_rget_tagged" (request);
+}
+transfers! { Result, Count;
+    MPIX_Get_notify_c "mpix_get_notify_c";
+    MPIX_Rget_notify_c "mpix_rget_notify_c" (request);
+    MPIX_Get_tagged_c "mpix_get_tagged_c";
+    MPIX_Rget_tagged_c "mpix_rget_tagged_c" (request);
+}
+accumulates! { Int;
+    MPIX_Accumulate_notify "mpix_accumulate_notify";
+    MPIX_Raccumulate_notify "mpix_raccumulate_notify" (request);
+}
+accumulates! { Count;
+    MPIX_Accumulate_notify_c "mpix_accumulate_notify_c";
+    MPIX_Raccumulate_notify_c "mpix_raccumulate_notify_c" (request);
+}
+get_accumulates! { Int;
+    MPIX_Get_accumulate_notify "mpix_get_accumulate_notify";
+    MPIX_Rget_accumulate_notify "mpix_rget_accumulate_notify" (request);
+}
+get_accumulates! { Count;
+    MPIX_Get_accumulate_notify_c "mpix_get_accumulate_notify_c";
+    MPIX_Rget_accumulate_notify_c "mpix_rget_accumulate_notify_c" (request);
 }
 
 fortran! {
-    MPIX_Put_notify "mpix_put_notify_" "mpix_put_notify" (
-        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, target_rank: Int,
-        target_disp: Displacement, target_count: Int, target_datatype: Datatype, notification_idx:
-        Int, win: Win);
-    MPIX_Get_notify "mpix_get_notify_" "mpix_get_notify" (
-        origin_addr: Result, origin_count: Int, origin_datatype: Datatype, target_rank: Int,
-        target_disp: Displacement, target_count: Int, target_datatype: Datatype, notification_idx:
-        Int, win: Win);
-    MPIX_Accumulate_notify "mpix_accumulate_notify_" "mpix_accumulate_notify" (
-        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, target_rank: Int,
-        target_disp: Displacement, target_count: Int, target_datatype: Datatype, op: Reduction,
-        notification_idx: Int, win: Win);
-    MPIX_Get_accumulate_notify "mpix_get_accumulate_notify_" "mpix_get_accumulate_notify" (
-        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, result_addr: Result,
-        result_count: Int, result_datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        target_count: Int, target_datatype: Datatype, op: Reduction, notification_idx: Int, win:
-        Win);
-    MPIX_Rput_notify "mpix_rput_notify_" "mpix_rput_notify" (
-        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, target_rank: Int,
-        target_disp: Displacement, target_count: Int, target_datatype: Datatype, notification_idx:
-        Int, win: Win, request: Request);
-    MPIX_Rget_notify "mpix_rget_notify_" "mpix_rget_notify" (
-        origin_addr: Result, origin_count: Int, origin_datatype: Datatype, target_rank: Int,
-        target_disp: Displacement, target_count: Int, target_datatype: Datatype, notification_idx:
-        Int, win: Win, request: Request);
-    MPIX_Raccumulate_notify "mpix_raccumulate_notify_" "mpix_raccumulate_notify" (
-        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, target_rank: Int,
-        target_disp: Displacement, target_count: Int, target_datatype: Datatype, op: Reduction,
-        notification_idx: Int, win: Win, request: Request);
-    MPIX_Rget_accumulate_notify "mpix_rget_accumulate_notify_" "mpix_rget_accumulate_notify" (
-        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, result_addr: Result,
-        result_count: Int, result_datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        target_count: Int, target_datatype: Datatype, op: Reduction, notification_idx: Int, win:
-        Win, request: Request);
-    MPIX_Fetch_and_op_notify "mpix_fetch_and_op_notify_" "mpix_fetch_and_op_notify" (
-        origin_addr: Buffer, result_addr: Result, datatype: Datatype, target_rank: Int, target_disp:
-        Displacement, op: Reduction, notification_idx: Int, win: Win);
-    MPIX_Compare_and_swap_notify "mpix_compare_and_swap_notify_" "mpix_compare_and_swap_notify" (
+    MPIX_Fetch_and_op_notify "mpix_fetch_and_op_notify" (
+        origin_addr: Buffer, result_addr: Result, datatype: Datatype, target_rank: Int,
+        target_disp: Displacement, op: Reduction, notification_idx: Int, win: Win);
+    MPIX_Compare_and_swap_notify "mpix_compare_and_swap_notify" (
         origin_addr: Buffer, compare_addr: Buffer, result_addr: Result, datatype: Datatype,
         target_rank: Int, target_disp: Displacement, notification_idx: Int, win: Win);
-    MPIX_Notify "mpix_notify_" "mpix_notify" (target_rank: Int, notification_idx: Int, win: Win);
-    MPIX_Win_set_num_notify "mpix_win_set_num_notify_" "mpix_win_set_num_notify" (
-        win: Win, info: Info, num: Int);
-    MPIX_Win_get_num_notify "mpix_win_get_num_notify_" "mpix_win_get_num_notify" (
-        win: Win, rank: Int, num: IntPlace);
-    MPIX_Win_get_notify_value "mpix_win_get_notify_value_" "mpix_win_get_notify_value" (
+    MPIX_Notify "mpix_notify" (target_rank: Int, notification_idx: Int, win: Win);
+    MPIX_Win_set_num_notify "mpix_win_set_num_notify" (win: Win, info: Info, num: Int);
+    MPIX_Win_get_num_notify "mpix_win_get_num_notify" (win: Win, rank: Int, num: IntPlace);
+    MPIX_Win_get_notify_value "mpix_win_get_notify_value" (
         win: Win, notification_idx: Int, value: CountPlace);
-    MPIX_Win_reset_notify_value "mpix_win_reset_notify_value_" "mpix_win_reset_notify_value" (
+    MPIX_Win_reset_notify_value "mpix_win_reset_notify_value" (
         win: Win, notification_idx: Int, value: CountPlace);
-    MPIX_Win_notify_ithreshold "mpix_win_notify_ithreshold_" "mpix_win_notify_ithreshold" (
+    MPIX_Win_notify_ithreshold "mpix_win_notify_ithreshold" (
         win: Win, notification_idx: Int, expected: Count, request: Request);
-    MPIX_Win_notify_threshold "mpix_win_notify_threshold_" "mpix_win_notify_threshold" (
+    MPIX_Win_notify_threshold "mpix_win_notify_threshold" (
         win: Win, notification_idx: Int, expected: Count);
-    MPIX_Win_notify_test_threshold
-        "mpix_win_notify_test_threshold_" "mpix_win_notify_test_threshold" (
+    MPIX_Win_notify_test_threshold "mpix_win_notify_test_threshold" (
         win: Win, notification_idx: Int, expected: Count, flag: IntPlace);
-    MPIX_Win_notify_iwaitsome "mpix_win_notify_iwaitsome_" "mpix_win_notify_iwaitsome" (
+    MPIX_Win_notify_iwaitsome "mpix_win_notify_iwaitsome" (
         win: Win, first: Int, num: Int, idx: IntPlace, value: CountPlace, request: Request);
-    MPIX_Win_notify_waitsome "mpix_win_notify_waitsome_" "mpix_win_notify_waitsome" (
+    MPIX_Win_notify_waitsome "mpix_win_notify_waitsome" (
         win: Win, first: Int, num: Int, idx: IntPlace, value: CountPlace);
-    MPIX_Win_notify_testsome "mpix_win_notify_testsome_" "mpix_win_notify_testsome" (
+    MPIX_Win_notify_testsome "mpix_win_notify_testsome" (
         win: Win, first: Int, num: Int, idx: IntPlace, value: CountPlace, flag: IntPlace);
-}
-
-fortran! {
-    MPIX_Put_notify_c "mpix_put_notify_c_" "mpix_put_notify_c" (
-        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, target_rank: Int,
-        target_disp: Displacement, target_count: Count, target_datatype: Datatype, notification_idx:
-        Int, win: Win);
-    MPIX_Get_notify_c "mpix_get_notify_c_" "mpix_get_notify_c" (
-        origin_addr: Result, origin_count: Count, origin_datatype: Datatype, target_rank: Int,
-        target_disp: Displacement, target_count: Count, target_datatype: Datatype, notification_idx:
-        Int, win: Win);
-    MPIX_Rput_notify_c "mpix_rput_notify_c_" "mpix_rput_notify_c" (
-        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, target_rank: Int,
-        target_disp: Displacement, target_count: Count, target_datatype: Datatype, notification_idx:
-        Int, win: Win, request: Request);
-    MPIX_Rget_notify_c "mpix_rget_notify_c_" "mpix_rget_notify_c" (
-        origin_addr: Result, origin_count: Count, origin_datatype: Datatype, target_rank: Int,
-        target_disp: Displacement, target_count: Count, target_datatype: Datatype, notification_idx:
-        Int, win: Win, request: Request);
-    MPIX_Accumulate_notify_c "mpix_accumulate_notify_c_" "mpix_accumulate_notify_c" (
-        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, target_rank: Int,
-        target_disp: Displacement, target_count: Count, target_datatype: Datatype, op: Reduction,
-        notification_idx: Int, win: Win);
-    MPIX_Raccumulate_notify_c "mpix_raccumulate_notify_c_" "mpix_raccumulate_notify_c" (
-        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, target_rank: Int,
-        target_disp: Displacement, target_count: Count, target_datatype: Datatype, op: Reduction,
-        notification_idx: Int, win: Win, request: Request);
-    MPIX_Get_accumulate_notify_c "mpix_get_accumulate_notify_c_" "mpix_get_accumulate_notify_c" (
-        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, result_addr: Result,
-        result_count: Count, result_datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        target_count: Count, target_datatype: Datatype, op: Reduction, notification_idx: Int, win:
-        Win);
-    MPIX_Rget_accumulate_notify_c "mpix_rget_accumulate_notify_c_" "mpix_rget_accumulate_notify_c" (
-        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, result_addr: Result,
-        result_count: Count, result_datatype: Datatype, target_rank: Int, target_disp: Displacement,
-        target_count: Count, target_datatype: Datatype, op: Reduction, notification_idx: Int, win:
-        Win, request: Request);
-    MPIX_Put_tagged "mpix_put_tagged_" "mpix_put_tagged" (
-        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, target_rank: Int,
-        target_disp: Displacement, target_count: Int, target_datatype: Datatype, tag: Int, win:
-        Win);
-    MPIX_Get_tagged "mpix_get_tagged_" "mpix_get_tagged" (
-        origin_addr: Result, origin_count: Int, origin_datatype: Datatype, target_rank: Int,
-        target_disp: Displacement, target_count: Int, target_datatype: Datatype, tag: Int, win:
-        Win);
-    MPIX_Rput_tagged "mpix_rput_tagged_" "mpix_rput_tagged" (
-        origin_addr: Buffer, origin_count: Int, origin_datatype: Datatype, target_rank: Int,
-        target_disp: Displacement, target_count: Int, target_datatype: Datatype, tag: Int, win: Win,
-        request: Request);
-    MPIX_Rget_tagged "mpix_rget_tagged_" "mpix_rget_tagged" (
-        origin_addr: Result, origin_count: Int, origin_datatype: Datatype, target_rank: Int,
-        target_disp: Displacement, target_count: Int, target_datatype: Datatype, tag: Int, win: Win,
-        request: Request);
-    MPIX_Put_tagged_c "mpix_put_tagged_c_" "mpix_put_tagged_c" (
-        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, target_rank: Int,
-        target_disp: Displacement, target_count: Count, target_datatype: Datatype, tag: Int, win:
-        Win);
-    MPIX_Get_tagged_c "mpix_get_tagged_c_" "mpix_get_tagged_c" (
-        origin_addr: Result, origin_count: Count, origin_datatype: Datatype, target_rank: Int,
-        target_disp: Displacement, target_count: Count, target_datatype: Datatype, tag: Int, win:
-        Win);
-    MPIX_Rput_tagged_c "mpix_rput_tagged_c_" "mpix_rput_tagged_c" (
-        origin_addr: Buffer, origin_count: Count, origin_datatype: Datatype, target_rank: Int,
-        target_disp: Displacement, target_count: Count, target_datatype: Datatype, tag: Int, win:
-        Win, request: Request);
-    MPIX_Rget_tagged_c "mpix_rget_tagged_c_" "mpix_rget_tagged_c" (
-        origin_addr: Result, origin_count: Count, origin_datatype: Datatype, target_rank: Int,
-        target_disp: Displacement, target_count: Count, target_datatype: Datatype, tag: Int, win:
-        Win, request: Request);
-    MPIX_Notify_init "mpix_notify_init_" "mpix_notify_init" (
+    MPIX_Notify_init "mpix_notify_init" (
         win: Win, source: Int, tag: Int, expected_count: Count, request: Request);
-    MPIX_Notify_iprobe "mpix_notify_iprobe_" "mpix_notify_iprobe" (
+    MPIX_Notify_iprobe "mpix_notify_iprobe" (
         win: Win, source: Int, tag: Int, flag: IntPlace, status: Status);
-    MPIX_Notify_probe "mpix_notify_probe_" "mpix_notify_probe" (
-        win: Win, source: Int, tag: Int, status: Status);
+    MPIX_Notify_probe "mpix_notify_probe" (win: Win, source: Int, tag: Int, status: Status);
 }

@@ -17,8 +17,10 @@ use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::boundary;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::sys::*;
-use crate::mpi::rma::call::{Done, admit, deliver, deliver_complete, require, window_calls};
-use crate::mpi::rma::sync::{self, Checked};
+use crate::mpi::rma::call::{
+    Checked, Done, NO_REQUEST, admit, deliver, deliver_complete, require, window_calls,
+};
+use crate::mpi::rma::sync;
 use crate::runtime::{Guard, Scope, Window};
 
 /// A call that opens an epoch. Its request is complete.
@@ -28,13 +30,13 @@ fn opening(
     request: Out<'_, MPI_Request>,
     body: impl FnOnce(&mut Window) -> Done,
 ) -> Done {
-    require(request)?;
+    require(request, NO_REQUEST)?;
     body(guard.windows.called())?;
     drop(guard);
     deliver_complete(request)
 }
 
-/// A call that closes an epoch or flushes; `target`: it completes operations to this process only.
+/// A call that closes an epoch or flushes. With a `target`, it completes operations to it alone.
 #[inline(always)]
 fn closing(
     mut guard: Guard,
@@ -83,7 +85,7 @@ window_calls! { win;
         |guard| opening(guard, request, |window| {
             sync::lock_all(window, "MPIX_Win_ilock_all", assert)
         });
-    /// Closes it; complete when its operations are, at their targets too.
+    /// Closes the lock_all epoch; complete when its operations are, at their targets too.
     MPIX_Win_iunlock_all(win: MPI_Win; request: MPI_Request),
         |guard| closing(guard, request, None, sync::unlock_all);
     /// Complete when the operations to `rank` that were called before are, there too.

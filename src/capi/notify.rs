@@ -6,14 +6,16 @@ use crate::engine::{Notified, Outcome};
 use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
-use crate::mpi::rma::call::{Done, admit, deliver, not_complete, wait_unless_broken, window_calls};
+use crate::mpi::rma::call::{
+    Checked, Done, admit, deliver, not_complete, require, wait_unless_broken, window_calls,
+};
 use crate::mpi::window::any_objection;
 use crate::runtime::progress::{FocusedPoll, step};
 use crate::runtime::window::CounterOutput;
 use crate::runtime::{Guard, Scope, Window, with_port};
 use crate::transport::shm::CounterStep;
 
-/// Counters of this process, checked.
+/// Checked arguments: counters of this process, and the value to wait for.
 #[derive(Clone, Copy)]
 struct Range {
     first: u32,
@@ -21,43 +23,30 @@ struct Range {
     expected: u64,
 }
 
-/// The counters `first` to `first + number - 1` of this process.
-fn own(window: &Window, first: c_int, number: c_int, expected: MPI_Count) -> Result<Range, Fault> {
+/// Checks the arguments for the counters `first` to `first + number - 1` of this process.
+fn own(window: &Window, first: c_int, number: c_int, expected: MPI_Count) -> Checked<Range> {
+    let refuse = |text| Err(Fault::new(MPI_ERR_ARG, text));
     let there = window.port.counters_of(window.rank());
     let (Ok(first), Ok(number)) = (u32::try_from(first), u32::try_from(number)) else {
-        return Err(Fault::new(MPI_ERR_ARG, "the index or number of counters is negative"));
+        return refuse("the index or number of counters is negative");
     };
     if number == 0 {
-        return Err(Fault::new(MPI_ERR_ARG, "the number of counters is 0"));
+        return refuse("the number of counters is 0");
     }
     if there == 0 {
-        return Err(Fault::new(
-            MPI_ERR_ARG,
-            "this process has no counters on the window (MPIX_Win_set_num_notify)",
-        ));
+        return refuse("this process has no counters on the window (MPIX_Win_set_num_notify)");
     }
     if first >= there || number > there - first {
-        return Err(Fault::new(
-            MPI_ERR_ARG,
+        return refuse(
             "the index is beyond the counters of this process (MPIX_Win_get_num_notify)",
-        ));
+        );
     }
-    let Ok(expected) = u64::try_from(expected) else {
-        return Err(Fault::new(MPI_ERR_ARG, "expected is negative"));
-    };
+    let Ok(expected) = u64::try_from(expected) else { return refuse("expected is negative") };
     Ok(Range { first, number, expected })
 }
 
-/// Refuses a call whose output argument is NULL.
-fn require<T: Copy>(output: Out<'_, T>, text: &'static str) -> Done {
-    if output.is_null() { Err(Fault::new(MPI_ERR_ARG, text)) } else { Ok(()) }
-}
-
 /// The output arguments of a call that waits for one of several counters.
-fn counter_output(
-    index: Out<'_, c_int>,
-    value: Out<'_, MPI_Count>,
-) -> Result<CounterOutput, Fault> {
+fn counter_output(index: Out<'_, c_int>, value: Out<'_, MPI_Count>) -> Checked<CounterOutput> {
     require(index, "idx is NULL")?;
     require(value, "value is NULL")?;
     // SAFETY: `mpix_notify.h` requires of the application that both are memory for their types,
@@ -72,9 +61,9 @@ fn look(window: &mut Window, range: Range) -> Option<Notified> {
     })
 }
 
-/// Blocks until a counter is high enough. Polls only the counters, until they have not changed for
-/// a while.
-fn block(guard: Guard, range: Range) -> Result<Option<Notified>, Fault> {
+/// Blocks until a counter is high enough. Polls only the counters at first, and makes progress if
+/// they do not change for a while.
+fn block(guard: Guard, range: Range) -> Checked<Option<Notified>> {
     let id = guard.windows.called_id();
     let (mut found, mut focused) = (None, FocusedPoll::default());
     drop(wait_unless_broken(guard, id, |window| {
@@ -87,7 +76,7 @@ fn block(guard: Guard, range: Range) -> Result<Option<Notified>, Fault> {
 }
 
 /// Tests whether a counter is high enough.
-fn test(mut guard: Guard, range: Range) -> Result<Option<Notified>, Fault> {
+fn test(mut guard: Guard, range: Range) -> Checked<Option<Notified>> {
     let found = look(guard.windows.called(), range);
     if found.is_none() {
         not_complete(guard)?;
@@ -112,6 +101,28 @@ fn start(
         (Outcome::Complete, None) => {}
     }
     deliver(guard, outcome, Scope::Operation, request)
+}
+
+/// Counters read between two sweeps.
+const READS_PER_SWEEP: u32 = 8;
+
+/// Reads a counter of this process, and sets it to 0 if the call `resets`. Sweeps now and then: a
+/// program may make no other calls [PR-1].
+#[inline(always)]
+fn read(mut guard: Guard, index: c_int, value: Out<'_, MPI_Count>, resets: bool) -> Done {
+    require(value, "value is NULL")?;
+    let ours = guard.windows.called();
+    let Range { first, .. } = own(ours, index, 1, 0)?;
+    let seen = with_port!(&mut ours.port, port => match resets {
+        true => ours.engine.reset_counter(port, first),
+        false => ours.engine.counter(port, first),
+    });
+    value.write(seen as MPI_Count);
+    guard.polls = guard.polls.wrapping_add(1);
+    if guard.polls.is_multiple_of(READS_PER_SWEEP) {
+        step(guard);
+    }
+    Ok(())
 }
 
 /// Collective: sets the number of counters of this process.
@@ -140,7 +151,7 @@ fn set_number(mut guard: Guard, number: c_int) -> Done {
         if fault.is_none() {
             if let Err(reason) = guard[id].port.make_counters(step, wanted) {
                 log::warn!("MPIX_Win_set_num_notify: {reason}");
-                fault = Some(Fault::new(MPI_ERR_NO_MEM, "the counters' memory cannot be had"));
+                fault = Some(Fault::new(MPI_ERR_NO_MEM, "out of memory for notification counters"));
             } else if step == CounterStep::Map {
                 bases = Some(guard[id].engine.begin_counters());
             }
@@ -169,70 +180,54 @@ window_calls! { win;
     /// Collective: sets the number of counters of this process to `num`. All counters start at 0.
     MPIX_Win_set_num_notify(win: MPI_Win, info: MPI_Info, num: c_int),
         |guard| {
-        let _ = info;
-        set_number(guard, num)
-    };
+            let _ = info;
+            set_number(guard, num)
+        };
     /// Returns the number of counters of a process.
     MPIX_Win_get_num_notify(win: MPI_Win, rank: c_int; num: c_int),
         |mut guard| {
-        require(num, "num is NULL")?;
-        let window = guard.windows.called();
-        let Some(rank) = u32::try_from(rank).ok().filter(|rank| *rank < window.size) else {
-            return Err(Fault::new(MPI_ERR_RANK, "rank is outside the window's group"));
+            require(num, "num is NULL")?;
+            let window = guard.windows.called();
+            let Some(rank) = u32::try_from(rank).ok().filter(|rank| *rank < window.size) else {
+                return Err(Fault::new(MPI_ERR_RANK, "rank is outside the window's group"));
+            };
+            // The number of counters fits an int.
+            num.write(window.port.counters_of(rank) as c_int);
+            Ok(())
         };
-        // There are at most as many as an int counts.
-        num.write(window.port.counters_of(rank) as c_int);
-        Ok(())
-    };
     /// Returns the value of a counter of this process.
     MPIX_Win_get_notify_value(win: MPI_Win, notification_idx: c_int; value: MPI_Count),
-        |mut guard| {
-        require(value, "value is NULL")?;
-        let ours = guard.windows.called();
-        let range = own(ours, notification_idx, 1, 0)?;
-        let seen = with_port!(&mut ours.port, port => ours.engine.counter(port, range.first));
-        value.write(seen as MPI_Count);
-        sweep_after_reads(guard);
-        Ok(())
-    };
+        |guard| read(guard, notification_idx, value, false);
     /// Returns the value of a counter of this process and sets it to 0.
     MPIX_Win_reset_notify_value(win: MPI_Win, notification_idx: c_int; value: MPI_Count),
-        |mut guard| {
-        require(value, "value is NULL")?;
-        let ours = guard.windows.called();
-        let range = own(ours, notification_idx, 1, 0)?;
-        let seen = with_port!(&mut ours.port, port => ours.engine.reset_counter(port, range.first));
-        value.write(seen as MPI_Count);
-        sweep_after_reads(guard);
-        Ok(())
-    };
+        |guard| read(guard, notification_idx, value, true);
     /// Complete when the counter is at least `expected`.
     MPIX_Win_notify_ithreshold(
         win: MPI_Win, notification_idx: c_int, expected: MPI_Count; request: MPI_Request
     ),
         |mut guard| {
-        admit(request)?;
-        let range = own(guard.windows.called(), notification_idx, 1, expected)?;
-        start(guard, range, CounterOutput::none(), request)
-    };
+            admit(request)?;
+            let range = own(guard.windows.called(), notification_idx, 1, expected)?;
+            start(guard, range, CounterOutput::none(), request)
+        };
     /// Returns when the counter is at least `expected`.
     MPIX_Win_notify_threshold(win: MPI_Win, notification_idx: c_int, expected: MPI_Count),
         |mut guard| {
-        let range = own(guard.windows.called(), notification_idx, 1, expected)?;
-        block(guard, range)?;
-        Ok(())
-    };
+            let range = own(guard.windows.called(), notification_idx, 1, expected)?;
+            block(guard, range)?;
+            Ok(())
+        };
     /// Tests whether the counter is at least `expected`.
     MPIX_Win_notify_test_threshold(
         win: MPI_Win, notification_idx: c_int, expected: MPI_Count; flag: c_int
     ),
         |mut guard| {
-        require(flag, "flag is NULL")?;
-        let range = own(guard.windows.called(), notification_idx, 1, expected)?;
-        let found = test(guard, range)?;
-        flag.write(c_int::from(found.is_some()));
-        Ok(())
-    };
+            require(flag, "flag is NULL")?;
+            let range = own(guard.windows.called(), notification_idx, 1, expected)?;
+            let found = test(guard, range)?;
+            flag.write(c_int::from(found.is_some()));
+            Ok(())
+        };
     /// Complete when one of `num` counters from `first` on is not 0. `idx` and `value` are its
     /// index and value.
     MPIX_Win_notify_iwaitsome(
@@ -247,13 +242,13 @@ window_calls! { win;
     /// Returns when one of `num` counters from `first` on is not 0.
     MPIX_Win_notify_waitsome(win: MPI_Win, first: c_int, num: c_int; idx: c_int, value: MPI_Count),
         |mut guard| {
-        let output = counter_output(idx, value)?;
-        let range = own(guard.windows.called(), first, num, 1)?;
-        if let Some(found) = block(guard, range)? {
-            output.write(found);
-        }
-        Ok(())
-    };
+            let output = counter_output(idx, value)?;
+            let range = own(guard.windows.called(), first, num, 1)?;
+            if let Some(found) = block(guard, range)? {
+                output.write(found);
+            }
+            Ok(())
+        };
     /// Tests whether one of `num` counters from `first` on is not 0.
     MPIX_Win_notify_testsome(
         win: MPI_Win, first: c_int, num: c_int; idx: c_int, value: MPI_Count, flag: c_int
@@ -270,14 +265,3 @@ window_calls! { win;
             Ok(())
         };
 }
-
-/// Sweeps now and then when counters are read: a program may make no other calls [PR-1].
-fn sweep_after_reads(mut guard: Guard) {
-    guard.polls = guard.polls.wrapping_add(1);
-    if guard.polls.is_multiple_of(READS_PER_SWEEP) {
-        step(guard);
-    }
-}
-
-/// Counters read between two sweeps.
-const READS_PER_SWEEP: u32 = 8;

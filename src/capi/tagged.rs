@@ -8,12 +8,14 @@ use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::request::persistent;
-use crate::mpi::rma::call::{Done, not_complete, require, wait_unless_broken, window_calls};
+use crate::mpi::rma::call::{
+    Checked, Done, NO_REQUEST, not_complete, require, wait_unless_broken, window_calls,
+};
 use crate::mpi::rma::notify::tag_of;
 use crate::runtime::{Guard, Window, with_port};
 
 /// The source and tag to match; `None` for `MPI_PROC_NULL`.
-fn wanted(window: &Window, source: c_int, tag: c_int) -> Result<Option<Wanted>, Fault> {
+fn wanted(window: &Window, source: c_int, tag: c_int) -> Checked<Option<Wanted>> {
     let tag = if tag == MPI_ANY_TAG { None } else { Some(tag_of(tag)?) };
     let source = match u32::try_from(source) {
         Ok(rank) if rank < window.size => Some(rank),
@@ -32,7 +34,7 @@ fn init(
     expected: MPI_Count,
     request: Out<'_, MPI_Request>,
 ) -> Done {
-    require(request)?;
+    require(request, NO_REQUEST)?;
     let id = guard.windows.called_id();
     let ours = guard.windows.called();
     let wanted = wanted(ours, source, tag)?;
@@ -66,9 +68,7 @@ fn test(
     flag: Out<'_, c_int>,
     status: Status<'_>,
 ) -> Done {
-    if flag.is_null() {
-        return Err(Fault::new(MPI_ERR_ARG, "flag is NULL"));
-    }
+    require(flag, "flag is NULL")?;
     let ours = guard.windows.called();
     let wanted = wanted(ours, source, tag)?;
     let found = probed(ours, wanted);

@@ -2,9 +2,9 @@
 //!
 //! A host with a progress hook needs none. On the others, the job agrees at `MPI_Init` to make
 //! every blocking call in its nonblocking form, and this module waits for it. Collectives must
-//! always follow that agreement, because the two forms do not match each other [PR-5].
-//! Point-to-point calls and waits, whose forms match, may go to the host directly when this library
-//! has nothing to drive. A driven call raises its error on the same handler as the host's blocking
+//! always follow that agreement, because the two forms do not match each other [PR-5]. The forms of
+//! point-to-point calls and waits match, so those go to the host directly when this library has
+//! nothing to drive. A driven call raises its error on the same handler as the host's blocking
 //! form.
 
 use std::cell::Cell;
@@ -15,13 +15,11 @@ use crate::mpi::abi::host_calls;
 use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::hook;
-#[cfg(mpi_host = "mpich")]
-use crate::runtime::process::multiple;
 use crate::runtime::progress::{Backoff, sweep_from_hook};
 #[cfg(mpi_host = "mpich")]
 use crate::runtime::progress::{may_be_contacted, must_drive, oversubscribed};
 
-/// Blocking calls are driven; all processes agree on it at `MPI_Init`.
+/// Blocking calls are driven. All processes agree on it at `MPI_Init`.
 static DRIVEN: AtomicBool = AtomicBool::new(false);
 
 /// Sets whether blocking calls are driven, as agreed.
@@ -35,17 +33,17 @@ pub(crate) fn collectives() -> bool {
     DRIVEN.load(Ordering::Relaxed)
 }
 
-/// True if a point-to-point call or a wait must be driven: this library has something to drive now,
-/// or a peer may contact it; or the node is oversubscribed, since this host's own waits do not
-/// yield the core [PR-4].
+/// True if a point-to-point call or a wait must be driven: this library has something to drive, a
+/// peer may contact it, or the node is oversubscribed, since this host's own waits do not yield the
+/// core [PR-4].
 #[cfg(mpi_host = "mpich")]
 #[inline]
 pub(crate) fn must_drive_now() -> bool {
     collectives() && (oversubscribed() || may_be_contacted() || must_drive())
 }
 
-/// Calls `poll` until it gives a result, and makes all progress in between. Not with the guard
-/// held.
+/// Calls `poll` until it gives a result. In between, makes progress for this library and the host.
+/// The caller must not hold the guard.
 pub(crate) fn until<T>(mut poll: impl FnMut() -> Option<T>) -> T {
     // The host's test calls run the poll function of each of our requests; this loop sweeps once
     // for all of them.
@@ -75,159 +73,18 @@ impl Drop for Looping {
     }
 }
 
-/// Waits for one request of the host.
-pub(crate) fn wait_for(request: &Cell<MPI_Request>, status: Status<'_>) -> c_int {
+/// Repeats a `test` of the host until it sets its flag or fails, and returns its code.
+pub(crate) fn until_flag(mut test: impl FnMut(&mut c_int) -> c_int) -> c_int {
     until(|| {
         let mut flag = 0;
-        let code = host_calls::test(request, &mut flag, status);
+        let code = test(&mut flag);
         (code != MPI_SUCCESS || flag != 0).then_some(code)
     })
 }
 
-/// As [`wait_for`].
-///
-/// # Safety
-/// `request` points to a request, and `status` is one or ignored; no other thread accesses them.
-#[cfg(mpi_host = "mpich")]
-pub(crate) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) -> c_int {
-    // SAFETY: the contract of this function.
-    unsafe { wait_for(&*request.cast(), Status::new(status)) }
-}
-
-/// Makes a blocking receive; see [`Receive`].
-#[cfg(mpi_host = "mpich")]
-pub(crate) fn receive(
-    comm: MPI_Comm,
-    init: impl FnOnce(*mut MPI_Request) -> c_int,
-    receive: impl FnOnce(*mut MPI_Request) -> c_int,
-    status: Status<'_>,
-) -> c_int {
-    match Receive::start(comm, init, receive) {
-        Ok(receive) => receive.wait(status),
-        Err(code) => code,
-    }
-}
-
-/// A receive in flight whose errors MPICH raises as those of a blocking receive: on its
-/// communicator. MPICH does so for persistent requests, and raises the error of any other receive
-/// on `MPI_COMM_WORLD`. The latter cost less, so that communicator gets them.
-#[cfg(mpi_host = "mpich")]
-pub(crate) struct Receive {
-    request: Cell<MPI_Request>,
-    is_persistent: bool,
-}
-
-#[cfg(mpi_host = "mpich")]
-impl Receive {
-    /// Starts it: `init` makes a persistent request, `receive` one in flight.
-    ///
-    /// # Errors
-    /// The host's error code; the host has raised the error.
-    pub(crate) fn start(
-        comm: MPI_Comm,
-        init: impl FnOnce(*mut MPI_Request) -> c_int,
-        receive: impl FnOnce(*mut MPI_Request) -> c_int,
-    ) -> Result<Self, c_int> {
-        let mut request = MPI_REQUEST_NULL;
-        let is_persistent = comm != MPI_COMM_WORLD;
-        let code = if is_persistent { init(&raw mut request) } else { receive(&raw mut request) };
-        if code != MPI_SUCCESS {
-            return Err(code);
-        }
-        let started = Receive { request: Cell::new(request), is_persistent };
-        if is_persistent {
-            let code = host_calls::start(&started.request);
-            if code != MPI_SUCCESS {
-                return Err(code);
-            }
-        }
-        Ok(started)
-    }
-
-    /// Waits for it.
-    pub(crate) fn wait(&self, status: Status<'_>) -> c_int {
-        wait_for(&self.request, status)
-    }
-
-    /// Cancels it, and waits for the cancellation or for a message that has already arrived.
-    pub(crate) fn cancel(&self) {
-        host_calls::cancel(&self.request);
-        self.wait(Status::ignored());
-    }
-}
-
-#[cfg(mpi_host = "mpich")]
-impl Drop for Receive {
-    fn drop(&mut self) {
-        // It is inactive, or the host has failed and keeps it until it is complete.
-        if self.is_persistent {
-            host_calls::request_free(&self.request);
-        }
-    }
-}
-
-/// A communicator whose error handler is replaced while the host reports an error class that has to
-/// be corrected.
-#[cfg(mpi_host = "mpich")]
-struct SuspendedErrhandler {
-    comm: MPI_Comm,
-    /// The handler, if it is a function of the application.
-    handler: Option<MPI_Errhandler>,
-}
-
-#[cfg(mpi_host = "mpich")]
-impl SuspendedErrhandler {
-    /// # Errors
-    /// The communicator is invalid; the host has raised the error.
-    fn new(comm: MPI_Comm) -> Result<Self, c_int> {
-        // Another thread may need the handler for its own calls on this communicator.
-        if multiple() {
-            return Ok(SuspendedErrhandler { comm, handler: None });
-        }
-        let mut handler = MPI_ERRORS_RETURN;
-        let code = host_calls::comm_get_errhandler(comm, &mut handler);
-        if code != MPI_SUCCESS {
-            return Err(code);
-        }
-        if [MPI_ERRORS_RETURN, MPI_ERRORS_ARE_FATAL, MPI_ERRORS_ABORT].contains(&handler) {
-            host_calls::errhandler_free(&mut handler);
-            return Ok(SuspendedErrhandler { comm, handler: None });
-        }
-        host_calls::comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-        Ok(SuspendedErrhandler { comm, handler: Some(handler) })
-    }
-
-    /// Restores the handler, and raises the error on it.
-    fn restore(self, code: c_int) {
-        let Some(mut handler) = self.handler else { return };
-        host_calls::comm_set_errhandler(self.comm, handler);
-        host_calls::errhandler_free(&mut handler);
-        if code != MPI_SUCCESS {
-            host_calls::comm_call_errhandler(self.comm, code);
-        }
-    }
-}
-
-/// Makes a blocking broadcast in its nonblocking form. If a message is longer than the buffer,
-/// MPICH's blocking form returns `MPI_ERR_TRUNCATE` and its nonblocking form `MPI_ERR_OTHER`; this
-/// returns the former. (For a message that is too short both return `MPI_ERR_OTHER`, but the
-/// nonblocking form does not distinguish the two cases.)
-#[cfg(mpi_host = "mpich")]
-pub(crate) fn broadcast(comm: MPI_Comm, start: impl FnOnce(*mut MPI_Request) -> c_int) -> c_int {
-    let suspended = match SuspendedErrhandler::new(comm) {
-        Ok(suspended) => suspended,
-        Err(code) => return code,
-    };
-    let mut code = through(start, Status::ignored());
-    let mut class = code;
-    if code != MPI_SUCCESS {
-        host_calls::error_class(code, &mut class);
-        if class == MPI_ERR_OTHER {
-            code = MPI_ERR_TRUNCATE;
-        }
-    }
-    suspended.restore(code);
-    code
+/// Waits for one request of the host.
+pub(crate) fn wait_for(request: &Cell<MPI_Request>, status: Status<'_>) -> c_int {
+    until_flag(|flag| host_calls::test(request, flag, status))
 }
 
 /// Makes a blocking call in its nonblocking form: `start` makes the request.
@@ -260,7 +117,7 @@ pub(crate) fn barrier(comm: MPI_Comm) -> c_int {
     if code != MPI_SUCCESS { code } else { wait_for(&request, Status::ignored()) }
 }
 
-/// As [`allgather`], by the host's blocking call: for processes that are known to be in it soon.
+/// As [`allgather`], by the host's blocking call, for processes that are known to enter it soon.
 ///
 /// # Safety
 /// As [`allgather`].
@@ -277,20 +134,16 @@ pub(crate) unsafe fn allgather_blocking(comm: MPI_Comm, mine: &[u8], all: &mut [
 /// # Safety
 /// `comm` is a live communicator, and `all` has room for `mine` of each of its processes.
 pub(crate) unsafe fn allgather(comm: MPI_Comm, mine: &[u8], all: &mut [u8]) -> c_int {
+    if !collectives() {
+        // SAFETY: the contract of this function.
+        return unsafe { allgather_blocking(comm, mine, all) };
+    }
     let (from, to) = (mine.as_ptr().cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
     let count = mine.len() as c_int;
     // SAFETY: `all` has room for `mine` of every process, and the communicator is live (contract of
-    // this function); both buffers outlive the call.
-    unsafe {
-        if collectives() {
-            through(
-                |request| {
-                    PMPI_Iallgather(from, count, MPI_BYTE, to, count, MPI_BYTE, comm, request)
-                },
-                Status::ignored(),
-            )
-        } else {
-            allgather_blocking(comm, mine, all)
-        }
-    }
+    // this function); `through` waits for the request, so both buffers outlive it.
+    let start = |request| unsafe {
+        PMPI_Iallgather(from, count, MPI_BYTE, to, count, MPI_BYTE, comm, request)
+    };
+    through(start, Status::ignored())
 }

@@ -25,7 +25,7 @@ use crate::runtime::process::multiple;
 use crate::runtime::progress;
 
 // The host's functions that take no memory of the caller are safe to call at any time between
-// MPI_Init and MPI_Finalize. So are our callbacks, which look at none of their arguments.
+// MPI_Init and MPI_Finalize. So are our callbacks, which ignore their arguments.
 type OpalCallback = extern "C" fn() -> c_int;
 type OpalRegister = extern "C" fn(OpalCallback) -> c_int;
 type AsyncPoll = extern "C" fn(*mut c_void) -> c_int;
@@ -61,19 +61,19 @@ static OPTIONAL: OnceLock<Optional> = OnceLock::new();
 
 /// `MPIX_STREAM_NULL` of every MPICH that has streams.
 const STREAM_NULL: c_int = 0x3c00_0000;
-/// What an async hook returns: to be called again, or to be removed.
+/// What an async hook returns to be called again, or to be removed.
 const ASYNC_AGAIN: c_int = 0;
 const ASYNC_DONE: c_int = 1;
 
 /// A function of the host, if it has one of this name.
 ///
 /// # Safety
-/// `F` is the type of that function: one that is safe to call says that any call of it is sound.
+/// `F` is the type of that function. If `F` is a safe function, any call of it must be sound.
 unsafe fn resolve<F: Copy>(name: &CStr) -> Option<F> {
     assert_eq!(size_of::<F>(), size_of::<*mut c_void>());
     let address = host::find(name)?;
-    // SAFETY: the caller names the type; function pointers are as wide as object pointers on every
-    // platform with dlsym.
+    // SAFETY: `F` is the function's type (contract of this function), and as wide as an address, as
+    // asserted above.
     Some(unsafe { std::mem::transmute_copy(&address) })
 }
 
@@ -112,13 +112,13 @@ pub(crate) fn exists() -> bool {
         || (optional.opal_register.is_some() && optional.opal_unregister.is_some())
 }
 
-/// True if the host's hook may drive the host, so that messages of ours are taken in inside all of
-/// its calls.
+/// True if the hook may run the host's progress, so that all calls of the host receive our
+/// messages.
 pub(crate) fn takes_messages() -> bool {
     exists() && !(optional().async_start.is_some() && multiple())
 }
 
-/// What drives us, for the log.
+/// What runs our progress, for the log.
 pub(crate) fn describe() -> &'static str {
     let optional = optional();
     if optional.opal_register.is_some() {
@@ -146,7 +146,7 @@ pub(crate) fn turn_on() {
             register(opal_hook);
         }
     } else if let Some(start) = optional.async_start {
-        // A hook that should leave, and has not been called since, simply stays.
+        // A hook that was to leave but has not been called since stays registered.
         if HOOK.swap(ON, Ordering::AcqRel) == OFF {
             let status = start(async_hook, std::ptr::null_mut(), STREAM_NULL);
             if status != MPI_SUCCESS {
@@ -265,9 +265,9 @@ pub(crate) fn progress_host() {
     }
 }
 
-/// The communicator for `MPI_Iprobe`, by which a host without a progress function makes progress.
+/// The communicator on which [`progress_host`] probes if the host has no progress function.
 static PROBED: AtomicU64 = AtomicU64::new(NO_COMM);
-/// There is no communicator: before the first window in a process without `MPI_Init`.
+/// No communicator yet: a process without `MPI_Init`, before its first window.
 const NO_COMM: u64 = 0;
 
 /// Sets the communicator for `MPI_Iprobe`. It must live until another one, or `None`, is set.

@@ -1,6 +1,6 @@
-//! The calls that take requests: those with persistent requests of ours among them are answered by
-//! `persistent`, and waits for generalized ones by `direct`; the others as if there were none. A
-//! process that has none pays a look at two numbers.
+//! The calls that take requests. `persistent` answers those with active persistent requests of ours
+//! in their lists, and `direct` those that wait for generalized ones. The others go on to the host,
+//! or are driven if it has no hook. A process that has no requests of ours pays for two loads.
 
 use std::ffi::c_int;
 
@@ -11,6 +11,10 @@ use crate::mpi::abi::error::boundary;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::status::{Status, Statuses};
 use crate::mpi::abi::sys::*;
+#[cfg(mpi_host = "mpich")]
+use crate::mpi::progress::blocking::waits;
+#[cfg(mpi_host = "mpich")]
+use crate::mpi::progress::drive;
 use crate::mpi::request;
 use crate::mpi::request::direct;
 use crate::mpi::request::persistent;
@@ -18,43 +22,28 @@ use crate::mpi::request::persistent;
 use crate::mpi::request::persistent::get_status;
 use crate::runtime::persistent::none_known;
 
-/// What the host does, or we in its place where it has no hook.
-#[cfg(mpi_host = "openmpi")]
-mod plain {
-    pub(crate) use crate::mpi::abi::sys::{
-        PMPI_Request_get_status as MPI_Request_get_status, PMPI_Test as MPI_Test,
-        PMPI_Testall as MPI_Testall, PMPI_Testany as MPI_Testany, PMPI_Testsome as MPI_Testsome,
-        PMPI_Wait as MPI_Wait, PMPI_Waitall as MPI_Waitall, PMPI_Waitany as MPI_Waitany,
-        PMPI_Waitsome as MPI_Waitsome,
-    };
-}
-#[cfg(all(mpi_host = "openmpi", mpi_status_lists))]
-mod plain_lists {
-    pub(crate) use crate::mpi::abi::sys::{
-        PMPI_Request_get_status_all as MPI_Request_get_status_all,
-        PMPI_Request_get_status_any as MPI_Request_get_status_any,
-        PMPI_Request_get_status_some as MPI_Request_get_status_some,
-    };
-}
-#[cfg(mpi_host = "mpich")]
-use crate::mpi::progress::blocking::waits as plain;
-#[cfg(all(mpi_host = "mpich", mpi_status_lists))]
-use crate::mpi::progress::blocking::waits as plain_lists;
-
+/// Interposes calls. An entry names the host's function, then the answer if persistent requests of
+/// ours are involved; `None` means that none is active. `generalized` is the answer for generalized
+/// requests. `driven` makes the call on MPICH where its condition holds. `error` and `errors` say
+/// where the host leaves the errors of failed requests.
+///
+/// In an entry, `plain` is the call for requests of the host: driven, or the host's own.
 macro_rules! completion {
-    ($($name:ident($($arg:ident: $type:ty),*) => $plain:path, $ours:expr
-        $(, else $direct:expr)? $(, one $one:ident)?
-        $(, list $list:ident [$most:ident] of $count:expr)?;)*) => {$(
+    ($($name:ident($($arg:ident: $type:ty),*) => $host:ident, $persistent:expr
+        $(, generalized $generalized:expr)? $(, driven if $when:path, $driven:expr)?
+        $(, error in $status:ident)?
+        $(, errors in $statuses:ident[$most:ident] of $count:expr)?;)*) => {$(
         /// Interposed for persistent requests of ours.
         ///
         /// # Safety
         /// As MPI says of the call.
         #[inline(never)]
         pub unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
+            plain! { $name($($arg: $type),*) => $host $(, $when, $driven)? }
             let (none_known, none_alive) = (none_known(), request::none_alive());
             if none_known && none_alive {
                 // SAFETY: the application's arguments, passed on.
-                return unsafe { $plain($($arg),*) };
+                return unsafe { plain($($arg),*) };
             }
             boundary(stringify!($name), || {
                 // SAFETY: MPI requires of the application that each pointer is NULL, is one of
@@ -63,15 +52,15 @@ macro_rules! completion {
                 unsafe {
                     let mut code = None;
                     $(if !none_alive {
-                        code = $direct;
+                        code = $generalized;
                     })?
                     if code.is_none() && !none_known {
-                        code = $ours;
+                        code = $persistent;
                     }
-                    let code = code.unwrap_or_else(|| $plain($($arg),*));
+                    let code = code.unwrap_or_else(|| plain($($arg),*));
                     if code != MPI_SUCCESS {
-                        $(request::set_error(Status::new($one));)?
-                        $(request::set_errors(Statuses::new($list, $most), $count);)?
+                        $(_ = request::correct(Status::new($status));)?
+                        $(request::correct_all(Statuses::new($statuses, $most), $count);)?
                     }
                     code
                 }
@@ -81,80 +70,123 @@ macro_rules! completion {
     )*};
 }
 
-/// How many statuses a call has written that reports their number; no more than there are, since a
-/// call that was wrong has reported nothing.
+/// Defines `plain` for [`completion`].
+macro_rules! plain {
+    ($name:ident($($arg:ident: $type:ty),*) => $host:ident) => {
+        use $host as plain;
+    };
+    ($name:ident($($arg:ident: $type:ty),*) => $host:ident, $when:path, $driven:expr) => {
+        #[cfg(mpi_host = "openmpi")]
+        use $host as plain;
+        #[cfg(mpi_host = "mpich")]
+        #[inline(never)]
+        unsafe extern "C" fn plain($($arg: $type),*) -> c_int {
+            boundary(stringify!($name), || {
+                // SAFETY: the application's arguments, passed on.
+                unsafe { if $when() { $driven } else { $host($($arg),*) } }
+            })
+        }
+    };
+}
+
+/// How many statuses a call has written that reports their number. Not more than there are: a call
+/// that failed may have reported nothing.
 fn written(count: Out<'_, c_int>, most: c_int) -> c_int {
     count.get().map_or(0, |count| count.min(most))
 }
 
 completion! {
-    MPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) => plain::MPI_Wait,
+    MPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) => PMPI_Wait,
         persistent::wait(in_out(request), Status::new(status)),
-        else direct::wait(in_out(request), Status::new(status)),
-        one status;
+        generalized direct::wait(in_out(request), Status::new(status)),
+        driven if drive::must_drive_now, drive::until_flag(|flag| PMPI_Test(request, flag, status)),
+        error in status;
     MPI_Test(
         request: *mut MPI_Request, flag: *mut c_int, status: *mut MPI_Status
-    ) => plain::MPI_Test,
+    ) => PMPI_Test,
         persistent::test(in_out(request), Out::new(flag), Status::new(status)),
-        else direct::test(in_out(request), Out::new(flag), Status::new(status)),
-        one status;
+        generalized direct::test(in_out(request), Out::new(flag), Status::new(status)),
+        driven if waits::tests_sweep, waits::step(|| PMPI_Test(request, flag, status)),
+        error in status;
     MPI_Request_get_status(
         request: MPI_Request, flag: *mut c_int, status: *mut MPI_Status
-    ) => plain::MPI_Request_get_status,
+    ) => PMPI_Request_get_status,
         persistent::get_status(request, Out::new(flag), Status::new(status)),
-        one status;
+        driven if waits::tests_sweep,
+            waits::step(|| PMPI_Request_get_status(request, flag, status)),
+        error in status;
     MPI_Waitall(
         count: c_int, requests: *mut MPI_Request, statuses: *mut MPI_Status
-    ) => plain::MPI_Waitall,
+    ) => PMPI_Waitall,
         persistent::wait_all(
             list(requests, count), Statuses::new(statuses, count),
             |requests, statuses| {
                 let count = count_of(requests);
-                plain::MPI_Waitall(count, first_of(requests), statuses.as_ptr(count))
+                plain(count, first_of(requests), statuses.as_ptr(count))
             }),
-        else direct::wait_all(list(requests, count), Statuses::new(statuses, count)),
-        list statuses [count] of count;
+        generalized direct::wait_all(list(requests, count), Statuses::new(statuses, count)),
+        driven if waits::drives_wait_all,
+            waits::wait_all(count, statuses, |flag, statuses| {
+                PMPI_Testall(count, requests, flag, statuses)
+            }),
+        errors in statuses[count] of count;
     MPI_Testall(
         count: c_int, requests: *mut MPI_Request, flag: *mut c_int, statuses: *mut MPI_Status
-    ) => plain::MPI_Testall,
+    ) => PMPI_Testall,
         persistent::test_all(
             list(requests, count), Out::new(flag), Statuses::new(statuses, count),
             |requests, flag, statuses| {
                 let (count, first) = (count_of(requests), first_of(requests));
-                plain::MPI_Testall(count, first, flag.as_ptr(), statuses.as_ptr(count))
+                plain(count, first, flag.as_ptr(), statuses.as_ptr(count))
             }),
-        list statuses [count] of count;
+        driven if waits::may_meet_generalized,
+            waits::with_statuses(count, statuses, |statuses| {
+                waits::step(|| PMPI_Testall(count, requests, flag, statuses))
+            }),
+        errors in statuses[count] of count;
     MPI_Waitany(
         count: c_int, requests: *mut MPI_Request, index: *mut c_int, status: *mut MPI_Status
-    ) => plain::MPI_Waitany,
+    ) => PMPI_Waitany,
         persistent::wait_any(list(requests, count), Out::new(index), Status::new(status)),
-        one status;
+        driven if drive::must_drive_now,
+            drive::until_flag(|flag| waits::test_any(count, requests, index, flag, status)),
+        error in status;
     MPI_Testany(
         count: c_int, requests: *mut MPI_Request, index: *mut c_int, flag: *mut c_int,
         status: *mut MPI_Status
-    )
-        => plain::MPI_Testany,
+    ) => PMPI_Testany,
         persistent::test_any(
             list(requests, count), Out::new(index), Out::new(flag), Status::new(status)),
-        one status;
+        driven if waits::always,
+            if waits::tests_sweep() {
+                waits::step(|| waits::test_any(count, requests, index, flag, status))
+            } else {
+                waits::test_any(count, requests, index, flag, status)
+            },
+        error in status;
     MPI_Waitsome(
         incount: c_int, requests: *mut MPI_Request, outcount: *mut c_int, indices: *mut c_int,
         statuses: *mut MPI_Status
-    )
-        => plain::MPI_Waitsome,
+    ) => PMPI_Waitsome,
         persistent::wait_some(
             list(requests, incount), Out::new(outcount), OutList::new(indices, incount),
             Statuses::new(statuses, incount), true),
-        list statuses [incount] of written(Out::new(outcount), incount);
+        driven if drive::must_drive_now,
+            drive::until(|| {
+                let code = PMPI_Testsome(incount, requests, outcount, indices, statuses);
+                (code != MPI_SUCCESS || outcount.is_null() || *outcount != 0).then_some(code)
+            }),
+        errors in statuses[incount] of written(Out::new(outcount), incount);
     MPI_Testsome(
         incount: c_int, requests: *mut MPI_Request, outcount: *mut c_int, indices: *mut c_int,
         statuses: *mut MPI_Status
-    )
-        => plain::MPI_Testsome,
+    ) => PMPI_Testsome,
         persistent::wait_some(
             list(requests, incount), Out::new(outcount), OutList::new(indices, incount),
             Statuses::new(statuses, incount), false),
-        list statuses [incount] of written(Out::new(outcount), incount);
+        driven if waits::tests_sweep,
+            waits::step(|| PMPI_Testsome(incount, requests, outcount, indices, statuses)),
+        errors in statuses[incount] of written(Out::new(outcount), incount);
     MPI_Start(request: *mut MPI_Request) => PMPI_Start, persistent::start(in_out(request));
     MPI_Startall(
         count: c_int, requests: *mut MPI_Request
@@ -169,19 +201,20 @@ completion! {
 completion! {
     MPI_Request_get_status_all(
         count: c_int, requests: *const MPI_Request, flag: *mut c_int, statuses: *mut MPI_Status
-    )
-        => plain_lists::MPI_Request_get_status_all,
+    ) => PMPI_Request_get_status_all,
         get_status::all(
             input(requests, count), Out::new(flag), Statuses::new(statuses, count),
             |requests, flag, statuses| {
                 let (count, first) = (requests.len() as c_int, requests.as_ptr());
                 PMPI_Request_get_status_all(count, first, flag.as_ptr(), statuses.as_ptr(count))
             }),
-        list statuses [count] of count;
+        driven if waits::tests_sweep,
+            waits::step(|| PMPI_Request_get_status_all(count, requests, flag, statuses)),
+        errors in statuses[count] of count;
     MPI_Request_get_status_any(
         count: c_int, requests: *const MPI_Request, index: *mut c_int, flag: *mut c_int,
         status: *mut MPI_Status
-    ) => plain_lists::MPI_Request_get_status_any,
+    ) => PMPI_Request_get_status_any,
         get_status::any(
             input(requests, count), Out::new(index), Out::new(flag), Status::new(status),
             |requests, index, flag, status| {
@@ -189,11 +222,13 @@ completion! {
                 PMPI_Request_get_status_any(
                     count, requests.as_ptr(), index.as_ptr(), flag.as_ptr(), status.as_ptr())
             }),
-        one status;
+        driven if waits::tests_sweep,
+            waits::step(|| PMPI_Request_get_status_any(count, requests, index, flag, status)),
+        error in status;
     MPI_Request_get_status_some(
         incount: c_int, requests: *const MPI_Request, outcount: *mut c_int, indices: *mut c_int,
         statuses: *mut MPI_Status
-    ) => plain_lists::MPI_Request_get_status_some,
+    ) => PMPI_Request_get_status_some,
         get_status::some(
             input(requests, incount), Out::new(outcount), OutList::new(indices, incount),
             Statuses::new(statuses, incount),
@@ -203,5 +238,9 @@ completion! {
                     count, requests.as_ptr(), outcount.as_ptr(), indices.as_ptr(count),
                     statuses.as_ptr(count))
             }),
-        list statuses [incount] of written(Out::new(outcount), incount);
+        driven if waits::tests_sweep,
+            waits::step(|| {
+                PMPI_Request_get_status_some(incount, requests, outcount, indices, statuses)
+            }),
+        errors in statuses[incount] of written(Out::new(outcount), incount);
 }

@@ -3,9 +3,9 @@
 //! A call for one such request, or for a list of nothing else, waits like a blocking call of this
 //! library, and polls counters as cheaply. The request stays pending at the host, and
 //! [`request`](crate::mpi::request) reuses it. One that fails is completed at the host after all,
-//! which then reports the error in its own way. All other calls go to the host at once. By the
-//! host, making and completing a request that is complete at the first look would take six times as
-//! many instructions (10,640 instead of 1,670, with MPICH).
+//! which then reports the error in its own way. All other calls go to the host at once. Making and
+//! completing a request through the host takes six times as many instructions, even if it is
+//! complete at the first poll (10,640 instead of 1,670, with MPICH).
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -48,15 +48,15 @@ impl Awaited {
     }
 }
 
-/// Waits for a request of `window`. `MPI_Win_free` may come meanwhile, since a request outlives its
-/// window: it completes the request and lets this call leave before the window goes. So `done` must
-/// look at nothing else that ends with the window.
+/// Waits for a request of window `id`. Another thread may call `MPI_Win_free` meanwhile, since a
+/// request outlives its window: it completes the request, and frees the window after this call has
+/// left it. So `done` must become true with the request's completion.
 pub(crate) fn wait_for_request(
     mut guard: Guard,
     id: WindowId,
     mut done: impl FnMut(&mut Window) -> bool,
 ) -> Guard {
-    // It is often complete already, and the guard is not given up then.
+    // Often complete at once: do not give up the guard then.
     if done(&mut guard[id]) {
         return guard;
     }
@@ -66,7 +66,8 @@ pub(crate) fn wait_for_request(
     guard
 }
 
-/// Waits for a request. False: it is not ours, or has failed; the host's call must complete it.
+/// Waits for a request. False: the host's call must complete it, because it is not ours or has
+/// failed.
 fn wait_at(request: &Cell<MPI_Request>) -> bool {
     let guard = enter();
     let Some(awaited) = Awaited::of(request.get()) else { return false };
@@ -83,7 +84,7 @@ fn take(awaited: Awaited, request: &Cell<MPI_Request>) -> bool {
     taken
 }
 
-/// `MPI_Wait`. `None`: the host's call is to be made; as of all calls here.
+/// `MPI_Wait`. `None`, here and below: the host's call must be made.
 pub(crate) fn wait(request: Option<&Cell<MPI_Request>>, status: Status<'_>) -> Option<c_int> {
     if !wait_at(request?) {
         return None;
@@ -122,8 +123,8 @@ pub(crate) fn test(
     Some(MPI_SUCCESS)
 }
 
-/// `MPI_Waitall`, of a list in which nothing is the host's. A request that fails is left for the
-/// host's call.
+/// `MPI_Waitall` of a list without requests of the host. A request that fails is left to the host's
+/// call.
 pub(crate) fn wait_all(
     requests: Option<&[Cell<MPI_Request>]>,
     statuses: Statuses<'_>,

@@ -2,15 +2,15 @@
 //!
 //! A request that is complete from the start is a send to `MPI_PROC_NULL`, which costs some ten
 //! nanoseconds and no resources of the host. A pending one is a generalized request, completed when
-//! the engine reports it ([`complete`](complete)). The application may free it before that. The
+//! the engine reports it ([`complete`]). The application may free it before that. The
 //! library still completes it, once, which is legal on every host [RQ-2]; the host frees its object
 //! when both have happened.
 //!
-//! To make a generalized request, complete it and let the host notice takes longer than most waits.
-//! So a call that waits for one of ours, and sees it complete, does not complete it at the host
-//! ([`mpi::direct`](crate::mpi::request::direct)). The application gets `MPI_REQUEST_NULL`; at the
-//! host the request stays pending, and the next call that needs a request reuses it. In all other
-//! calls it is an ordinary generalized request.
+//! Making a generalized request, completing it, and the host's noticing take longer than most
+//! waits. So a call that waits for one of ours, and sees it complete, does not complete it at the
+//! host ([`direct`]). The application gets `MPI_REQUEST_NULL`; at the host the request stays
+//! pending, and the next call that needs a request reuses it. In all other calls it is an ordinary
+//! generalized request.
 
 mod completion;
 pub(crate) mod direct;
@@ -36,8 +36,8 @@ use crate::runtime::registry::HandleHasher;
 use crate::runtime::{Completion, HostRequest, WindowId, process};
 
 /// Generalized requests that the application holds, that are pending, or that the host has not
-/// freed yet [RQ-3]. Spare ones are reused before another is made, so the host never has more than
-/// the limit.
+/// freed yet [RQ-3]. Spare requests do not count: they are reused before another is made, so the
+/// host never has more requests than the limit.
 static ALIVE: AtomicI64 = AtomicI64::new(0);
 /// The limit; set at `MPI_Init`.
 static MAX_ALIVE: AtomicI64 = AtomicI64::new(i64::MAX);
@@ -69,9 +69,9 @@ struct Contents {
     slab: Slab<Entry>,
     /// Entries by the host's handle.
     numbers: HashMap<u64, HostRequest, BuildHasherDefault<HandleHasher>>,
-    /// The request that was given to the application last.
+    /// The request that the application was given last.
     last: Option<(u64, HostRequest)>,
-    /// Requests for reuse: pending at the host, and unknown to the application.
+    /// Spare requests: pending at the host, and unknown to the application.
     spare: Vec<HostRequest>,
 }
 
@@ -106,12 +106,12 @@ impl Contents {
     }
 }
 
-/// An empty table of more capacity is freed.
+/// The table is freed when it is empty, unless its capacity is at most this.
 const KEPT: usize = 1024;
 
 /// All generalized requests of this process. The host may run the free function inside calls that
-/// this library makes with the runtime's guard entry. So the table has a lock of its own, which is
-/// never entry across a call of the host.
+/// this library makes while it holds the runtime's guard. So the table has a lock of its own, which
+/// is never held across a call of the host.
 struct Table {
     /// A thread is inside: a lock under `MPI_THREAD_MULTIPLE`, unused below.
     inside: AtomicBool,
@@ -170,7 +170,8 @@ impl Table {
         HostRequest(NonZeroU32::new(index + 1).expect("fewer than 2^32 - 1 requests"))
     }
 
-    /// Changes an entry, and removes it when neither side refers to it any more. Gives its request.
+    /// Changes an entry, and removes it when neither side refers to it any more. Returns its
+    /// request.
     fn change(&self, number: HostRequest, how: impl FnOnce(&mut Entry)) -> Option<MPI_Request> {
         self.with(|contents| {
             let (key, entry) = contents.get(number)?;
@@ -315,13 +316,14 @@ pub(crate) fn is_complete(number: HostRequest) -> bool {
     TABLE.with(|contents| contents.get(number).is_none_or(|(_, entry)| entry.source.is_none()))
 }
 
-/// Completes an awaited request that the engine does not report.
+/// Marks an awaited request as complete. For one that the engine has ended without a report.
 pub(crate) fn complete_awaited(number: HostRequest) {
     TABLE.change(number, |entry| entry.source = None);
 }
 
-/// Keeps an awaited request that is complete for reuse; the caller then gives the application
-/// MPI_REQUEST_NULL. False if the host must complete it instead: it failed, or enough are kept.
+/// Keeps an awaited request that is complete as a spare one; the caller then gives the application
+/// MPI_REQUEST_NULL. False if the host must complete it instead, because it has failed or there are
+/// enough spare requests.
 pub(crate) fn recycle(number: HostRequest) -> bool {
     let kept = TABLE.with(|contents| {
         let room = contents.spare.len() < MAX_SPARE;
@@ -336,10 +338,8 @@ pub(crate) fn recycle(number: HostRequest) -> bool {
         }
         Some((keep, request))
     });
-    match kept {
-        Some((false, request)) => complete_at_host(request),
-        Some((true, _)) | None => return true,
-    }
+    let Some((false, request)) = kept else { return true };
+    complete_at_host(request);
     false
 }
 
@@ -371,14 +371,15 @@ unsafe extern "C" fn query(entry: *mut c_void, status: *mut MPI_Status) -> c_int
     code
 }
 
-/// Marks the status of a failed request on its way through MPICH, as its source; the tag is the
+/// The source in the status of a failed request, by which [`correct`] recognizes it; the tag is the
 /// error code. MPICH (4.0 to 5.0) returns that code from calls that complete one request, but in
 /// arrays of statuses it writes one of its own, of class `MPI_ERR_OTHER`.
 const FAILED: c_int = -0x4d50_4958;
 
-/// Corrects the status of a request of ours that has failed, after a call of the host that has
-/// returned an error. Gives the request's error code.
-fn correct(status: Status<'_>) -> Option<c_int> {
+/// Corrects the status of a failed request of ours, after a call of the host that has returned an
+/// error. Returns the request's error code.
+#[cold]
+pub(crate) fn correct(status: Status<'_>) -> Option<c_int> {
     let (source, code) = status.origin()?;
     (source == FAILED).then(|| {
         status.fill_empty();
@@ -386,15 +387,9 @@ fn correct(status: Status<'_>) -> Option<c_int> {
     })
 }
 
-/// As [`correct`], for a call that completes one request.
+/// As [`correct`], for a call that has written `count` statuses of an array; sets their errors.
 #[cold]
-pub(crate) fn set_error(status: Status<'_>) {
-    _ = correct(status);
-}
-
-/// As [`correct`], for a call that has written `count` statuses of an array.
-#[cold]
-pub(crate) fn set_errors(statuses: Statuses<'_>, count: c_int) {
+pub(crate) fn correct_all(statuses: Statuses<'_>, count: c_int) {
     for status in statuses.first(usize::try_from(count).unwrap_or(0)) {
         if let Some(code) = correct(status) {
             status.set_error(code);

@@ -1,7 +1,6 @@
-//! Arguments of communication calls, checked before anything moves, and the engine's record made of
-//! them.
+//! Checks the arguments of communication calls, and makes the engine's operation of them.
 //!
-//! All arithmetic is in 64 bits and checked: a count is an int, but bytes may pass 2 GiB.
+//! All arithmetic is checked and in 64 bits: a count may be an int, but bytes may pass 2 GiB.
 
 use std::ffi::{c_int, c_void};
 
@@ -9,6 +8,7 @@ use crate::engine::{Addr, Op, OpKind, Reduction, SyncError};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
 use crate::mpi::datatype::{Predefined, is_comparable, is_defined, predefined, reduction_of};
+use crate::mpi::rma::call::Checked;
 use crate::mpi::rma::shaped;
 use crate::runtime::Window;
 use crate::transport::datatype::element::reduction;
@@ -45,8 +45,6 @@ impl Target {
     }
 }
 
-type Checked<T> = Result<T, Fault>;
-
 /// Checks a rank; `None` for `MPI_PROC_NULL`.
 #[inline(always)]
 pub(crate) fn rank(window: &Window, rank: c_int, text: &'static str) -> Checked<Option<u32>> {
@@ -81,7 +79,7 @@ fn bytes(datatype: &Predefined, count: u64) -> Checked<u64> {
         .ok_or_else(|| Fault::new(MPI_ERR_COUNT, "the count is too large for 64-bit addresses"))
 }
 
-/// First byte in the target's window of `len` bytes at `disp`.
+/// Offset in the target's window of the `len` bytes at `disp`.
 #[inline(always)]
 fn place(window: &Window, rank: u32, disp: MPI_Aint, len: u64) -> Checked<u64> {
     let Ok(disp) = u64::try_from(disp) else {
@@ -95,7 +93,7 @@ fn place(window: &Window, rank: u32, disp: MPI_Aint, len: u64) -> Checked<u64> {
 }
 
 /// As [`place`], in a dynamic window: displacements are addresses, and the target must have
-/// attached what is there.
+/// attached the memory.
 #[cold]
 #[inline(never)]
 fn attached_place(window: &Window, rank: u32, at: u64, len: u64) -> Checked<u64> {
@@ -154,8 +152,8 @@ impl Sender {
         if kind == OpKind::Put { Sender::Origin } else { Sender::Target }
     }
 
-    /// Bytes that are moved, from the sizes of the near side (a buffer of the caller's) and of the
-    /// target's. `None` as a size: it passes 63 bits.
+    /// Bytes that are moved, from the sizes of the caller's buffer (`near`) and of the target's
+    /// data. `None` is a size that overflows.
     pub(crate) fn moves(self, near: Option<u64>, there: Option<u64>) -> Checked<u64> {
         let (Some(near), Some(there)) = (near, there) else {
             return Err(Fault::new(MPI_ERR_COUNT, "the count is too large for 64-bit addresses"));
@@ -175,7 +173,8 @@ impl Sender {
     }
 }
 
-/// Bytes from the first to the last that a transfer moves, as the target counts them.
+/// Checks that both sides agree. Returns the length of the target's memory, from the first to the
+/// last byte that the transfer moves.
 #[inline(always)]
 fn agree(
     sender: Sender,
@@ -204,8 +203,7 @@ fn agree_apart(
     let target_count = count(target.count, "target_count is negative")?;
     let size = |count: u64, datatype: &Predefined| count.checked_mul(u64::from(datatype.size));
     let moved = sender.moves(size(near_count, from), size(target_count, to))?;
-    // Datatypes with padding are moved as whole elements, and come here only where both sides have
-    // the same.
+    // Datatypes with padding are moved as whole elements; both sides have the same one here.
     if to.is_dense() { Ok(moved) } else { bytes(to, moved / u64::from(to.size)) }
 }
 
@@ -228,8 +226,8 @@ pub(crate) fn op(kind: OpKind, target: u32, disp: u64, len: u64, datatype: &Pred
 
 pub(crate) const BEYOND: &str = "target_rank is outside the window's group";
 
-/// Checks a call that moves no data, and gives no operation. It accesses nothing, so any
-/// displacement from 0 on is correct, but it needs an epoch.
+/// Checks a call that moves no data, and returns no operation. Such a call needs an epoch, but it
+/// accesses nothing, so any nonnegative displacement is valid.
 #[cold]
 pub(crate) fn nothing_at(window: &Window, rank: u32, disp: MPI_Aint) -> Checked<Option<Op>> {
     if disp < 0 {
@@ -287,7 +285,7 @@ pub(crate) fn defined(handle: MPI_Op, datatype: &Predefined) -> Checked<Reductio
     Ok(code)
 }
 
-/// As [`defined`], but for no elements every datatype is accepted, as by both hosts.
+/// As [`defined`], but without elements accepts every datatype, as both hosts do.
 #[inline(always)]
 fn defined_for(len: u64, handle: MPI_Op, datatype: &Predefined) -> Checked<Reduction> {
     match reduction_of(handle) {
@@ -332,7 +330,7 @@ pub(crate) fn changing(handle: MPI_Op, datatype: &Predefined) -> Checked<Reducti
     }
 }
 
-/// As [`agree`], for reductions: both sides have elements of one kind, if any.
+/// As [`agree`], for reductions: unless empty, both sides must have the same elements.
 #[inline(always)]
 fn agree_elements(
     sender: Sender,
@@ -356,7 +354,7 @@ pub(crate) fn unlike() -> Fault {
     )
 }
 
-/// The fault of an origin buffer, as that of a result buffer.
+/// Rewords the fault of an origin buffer for a result buffer.
 pub(crate) fn of_result(fault: Fault) -> Fault {
     match fault.text {
         "origin_count is negative" => Fault::new(fault.class, "result_count is negative"),

@@ -11,13 +11,15 @@ use crate::runtime::progress::{step, sweep, sweep_between_calls, wait_until};
 use crate::runtime::registry::is_left_to_host;
 use crate::runtime::{Guard, HandleState, HostHandle, Scope, Window, WindowId, enter};
 
+/// The result of a check, or of a call of the engine.
+pub(crate) type Checked<T> = Result<T, Fault>;
 /// The result of a call on a window of ours.
-pub(crate) type Done = Result<(), Fault>;
+pub(crate) type Done = Checked<()>;
 
 /// Runs `body` if the window is ours; calls the host's function otherwise.
 ///
-/// `body` gets the guard, and `guard.windows.called()` is the window. After a wait, which gives the
-/// guard up, it uses the window's number instead.
+/// `body` gets the guard, and `guard.windows.called()` is the window. A wait gives up the guard;
+/// after one, `body` finds the window by its `WindowId` instead.
 #[inline(always)]
 pub(crate) fn on_window(
     call: &'static str,
@@ -39,8 +41,8 @@ pub(crate) fn on_window(
     })
 }
 
-/// Runs `body` if the window is ours. The host has no such call, so one on a window that is left to
-/// the host is an error.
+/// Runs `body` if the window is ours. For calls that the host does not have, so a window that is
+/// left to the host is an error.
 #[inline(always)]
 pub(crate) fn on_our_window(
     call: &'static str,
@@ -138,8 +140,8 @@ fn broken(window: &Window) -> Fault {
     Fault::broken(window.port.lost().map(|(_, why)| why))
 }
 
-/// Ends a test that has found nothing complete: sweeps, since a program may make no other calls
-/// [PR-1]. In a broken window it fails like a wait, so that a loop of tests ends.
+/// Ends a test that has found nothing complete. Sweeps, since a program may make no other calls
+/// [PR-1]. Fails in a broken window, like a wait, so that a loop of tests ends.
 pub(crate) fn not_complete(mut guard: Guard) -> Done {
     let window = guard.windows.called();
     if window.port.is_broken() {
@@ -160,22 +162,21 @@ fn check_reach(window: &mut Window, target: Option<u32>) -> Done {
     }
 }
 
-/// Refuses a call that may make a pending request if `request` is NULL or too many are alive
-/// [RQ-3], before anything happens.
+/// Before a call that may make a pending request changes anything: refuses it if `request` is NULL
+/// or too many requests are alive [RQ-3].
 #[inline(always)]
 pub(crate) fn admit(request: Out<'_, MPI_Request>) -> Done {
-    require(request)?;
+    require(request, NO_REQUEST)?;
     request::admit()
 }
 
-/// Refuses a call whose argument `request` is NULL.
+/// Refuses a call whose output argument is NULL; `text` says so.
 #[inline(always)]
-pub(crate) fn require(request: Out<'_, MPI_Request>) -> Done {
-    if request.is_null() {
-        return Err(Fault::new(MPI_ERR_ARG, "request is NULL"));
-    }
-    Ok(())
+pub(crate) fn require<T: Copy>(output: Out<'_, T>, text: &'static str) -> Done {
+    if output.is_null() { Err(Fault::new(MPI_ERR_ARG, text)) } else { Ok(()) }
 }
+
+pub(crate) const NO_REQUEST: &str = "request is NULL";
 
 /// Gives the application a request for the outcome.
 #[inline(always)]
@@ -246,12 +247,13 @@ fn deliver_pending(
     }
 }
 
-/// Defines calls on a window, exported under both names. `$win` is what they call the window.
+/// Defines calls on a window, exported under both names. `$win` is the name of their argument for
+/// the window.
 ///
 /// A call names the host's function (`=> PMPI_*`), unless only this library has it. Its output
-/// arguments stand behind a semicolon, with the types of what they point to, and `$body` gets them
-/// as [`Out`]. `unless` gives the call's code before anything else, if it has one; `given` checks
-/// something without the guard, and gives what `$body` needs of it or the call's code.
+/// arguments follow a semicolon, with the types of what they point to, and `$body` gets them as
+/// [`Out`]. `unless` is tried first: if it is `Some`, that is the call's code. `given` makes a
+/// check without the guard: `Ok` has a value for `$body`, `Err` the call's code.
 macro_rules! window_calls {
     ($win:ident; $(
         $(#[$doc:meta])* $name:ident $arguments:tt $(=> $host:ident)?, $body:expr
@@ -297,7 +299,7 @@ macro_rules! window_calls {
         };
         window_calls! { @body $win, $name, $host $arguments $body, }
     }};
-    // The rest is a function of its own, so that it costs nothing where the call ends before it.
+    // The rest is a function of its own: a call that `$first` completes does not pay for it.
     (@body $win:ident, $name:ident, $host:tt
      ($($arg:ident: $type:ty),* $(; $($out:ident: $result:ty),*)?) $body:expr, $first:expr) => {{
         #[inline(never)]

@@ -1,5 +1,6 @@
 //! Communication calls: those of MPI, and their forms that notify the target with a counter or a
-//! tag. With int counts and with large ones, which MPI's own have only where the host has them.
+//! tag. Calls with counts have forms with int and with large counts; MPI's own large-count forms
+//! exist only where the host has them.
 
 use std::ffi::{c_int, c_void};
 
@@ -8,7 +9,7 @@ use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
 use crate::mpi::rma::args::{self, Buffer, Target};
-use crate::mpi::rma::call::{Done, admit, deliver, window_calls};
+use crate::mpi::rma::call::{Checked, Done, admit, deliver, window_calls};
 use crate::mpi::rma::fast_path;
 use crate::mpi::rma::notify::{notified, unnotified, with_counter, with_tag};
 use crate::runtime::progress::sweep_between_calls;
@@ -23,10 +24,9 @@ fn issue(window: &mut Window, op: &Op) -> Done {
     }
 }
 
-/// Issues one operation with a request. One to `MPI_PROC_NULL`, or without data, is complete at
-/// once.
+/// Issues one operation with a request, which is complete at once without data or a target.
 #[inline(always)]
-fn issue_request(window: &mut Window, op: Option<Op>) -> Result<Outcome, Fault> {
+fn issue_request(window: &mut Window, op: Option<Op>) -> Checked<Outcome> {
     let Some(op) = &op else { return Ok(Outcome::Complete) };
     if op.len == 0 {
         return issue(window, op).map(|()| Outcome::Complete);
@@ -37,7 +37,7 @@ fn issue_request(window: &mut Window, op: Option<Op>) -> Result<Outcome, Fault> 
     }
 }
 
-/// The fault of an operation that the engine has refused; drops its shape.
+/// Drops the shape of an operation that the engine has refused, and returns the fault.
 #[cold]
 fn refused(window: &mut Window, op: &Op, error: SyncError) -> Fault {
     if let Some(shape) = op.shape {
@@ -50,7 +50,7 @@ fn refused(window: &mut Window, op: &Op, error: SyncError) -> Fault {
 #[inline(always)]
 pub(crate) fn communicate(
     mut guard: Guard,
-    make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
+    make: impl FnOnce(&mut Window) -> Checked<Option<Op>>,
 ) -> Done {
     let window = guard.windows.called();
     if let Some(op) = make(window)? {
@@ -68,7 +68,7 @@ pub(crate) fn communicate(
 pub(crate) fn communicate_request(
     mut guard: Guard,
     request: Out<'_, MPI_Request>,
-    make: impl FnOnce(&mut Window) -> Result<Option<Op>, Fault>,
+    make: impl FnOnce(&mut Window) -> Checked<Option<Op>>,
 ) -> Done {
     admit(request)?;
     let window = guard.windows.called();
@@ -103,8 +103,8 @@ macro_rules! transfers {
                     )?;
                     Ok(notified(made, notification))
                 })
-                // The arguments are put together here again: kept from here to there they would go
-                // through memory.
+                // The same values as above. Passed from here to there, they would go through
+                // memory.
                 $(, unless {
                     let origin = Buffer::new(origin_addr, origin_count as i64, origin_datatype);
                     let target =
@@ -177,18 +177,30 @@ macro_rules! get_accumulates {
 transfers! { Put(*const c_void), c_int;
     MPI_Put => PMPI_Put, communicate, unnotified, unless transfer();
     MPI_Rput => PMPI_Rput, communicate_request(request), unnotified;
+    MPIX_Put_notify, communicate, with_counter(notification_idx), unless notified(notification_idx);
+    MPIX_Rput_notify, communicate_request(request), with_counter(notification_idx);
+    MPIX_Put_tagged, communicate, with_tag(tag), unless tagged(tag);
+    MPIX_Rput_tagged, communicate_request(request), with_tag(tag);
 }
 transfers! { Get(*mut c_void), c_int;
     MPI_Get => PMPI_Get, communicate, unnotified, unless transfer();
     MPI_Rget => PMPI_Rget, communicate_request(request), unnotified;
+    MPIX_Get_notify, communicate, with_counter(notification_idx), unless notified(notification_idx);
+    MPIX_Rget_notify, communicate_request(request), with_counter(notification_idx);
+    MPIX_Get_tagged, communicate, with_tag(tag), unless tagged(tag);
+    MPIX_Rget_tagged, communicate_request(request), with_tag(tag);
 }
 accumulates! { c_int;
     MPI_Accumulate => PMPI_Accumulate, communicate, unnotified;
     MPI_Raccumulate => PMPI_Raccumulate, communicate_request(request), unnotified;
+    MPIX_Accumulate_notify, communicate, with_counter(notification_idx);
+    MPIX_Raccumulate_notify, communicate_request(request), with_counter(notification_idx);
 }
 get_accumulates! { c_int;
     MPI_Get_accumulate => PMPI_Get_accumulate, communicate, unnotified;
     MPI_Rget_accumulate => PMPI_Rget_accumulate, communicate_request(request), unnotified;
+    MPIX_Get_accumulate_notify, communicate, with_counter(notification_idx);
+    MPIX_Rget_accumulate_notify, communicate_request(request), with_counter(notification_idx);
 }
 
 #[cfg(mpi_large_count)]
@@ -210,27 +222,6 @@ accumulates! { MPI_Count;
 get_accumulates! { MPI_Count;
     MPI_Get_accumulate_c => PMPI_Get_accumulate_c, communicate, unnotified;
     MPI_Rget_accumulate_c => PMPI_Rget_accumulate_c, communicate_request(request), unnotified;
-}
-
-transfers! { Put(*const c_void), c_int;
-    MPIX_Put_notify, communicate, with_counter(notification_idx), unless notified(notification_idx);
-    MPIX_Rput_notify, communicate_request(request), with_counter(notification_idx);
-    MPIX_Put_tagged, communicate, with_tag(tag), unless tagged(tag);
-    MPIX_Rput_tagged, communicate_request(request), with_tag(tag);
-}
-transfers! { Get(*mut c_void), c_int;
-    MPIX_Get_notify, communicate, with_counter(notification_idx), unless notified(notification_idx);
-    MPIX_Rget_notify, communicate_request(request), with_counter(notification_idx);
-    MPIX_Get_tagged, communicate, with_tag(tag), unless tagged(tag);
-    MPIX_Rget_tagged, communicate_request(request), with_tag(tag);
-}
-accumulates! { c_int;
-    MPIX_Accumulate_notify, communicate, with_counter(notification_idx);
-    MPIX_Raccumulate_notify, communicate_request(request), with_counter(notification_idx);
-}
-get_accumulates! { c_int;
-    MPIX_Get_accumulate_notify, communicate, with_counter(notification_idx);
-    MPIX_Rget_accumulate_notify, communicate_request(request), with_counter(notification_idx);
 }
 
 transfers! { Put(*const c_void), MPI_Count;

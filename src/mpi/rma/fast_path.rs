@@ -1,9 +1,9 @@
-//! Puts and gets that are copies. They leave nothing behind in the engine, so they need not go
-//! through it: an epoch that is open and granted, with nothing queued, on memory that this process
-//! has mapped (`runtime/fast_path.rs`). With many threads they do not enter the runtime either.
+//! Puts and gets that are plain copies: the epoch is open and granted, nothing is queued, and this
+//! process has mapped the target's memory (`runtime/fast_path.rs`). They leave no state in the
+//! engine, so they bypass it; with many threads, they bypass the runtime too.
 //!
-//! Each function gives the code of the call, or `None` if it has done nothing: then the call goes
-//! the long way, and any fault of its arguments is found there.
+//! Each function returns the code of the call. `None` means that the call must go the long way,
+//! which also reports any fault of its arguments.
 
 use std::ffi::{c_int, c_void};
 
@@ -40,7 +40,8 @@ pub(crate) unsafe fn transfer(
     Some(MPI_SUCCESS)
 }
 
-/// Under `MPI_THREAD_MULTIPLE`: by the fast path that the window has opened to the target, if any.
+/// As [`transfer`], under `MPI_THREAD_MULTIPLE`: if the window has opened a fast path to the
+/// target.
 ///
 /// # Safety
 /// As [`transfer`]; `len` is the size of the origin's buffer.
@@ -61,8 +62,8 @@ unsafe fn copy_among(
     Some(MPI_SUCCESS)
 }
 
-/// A put or get that is a copy, and then a counter of the target is raised. Not under
-/// `MPI_THREAD_MULTIPLE`, as all that follow.
+/// A put or get that is a copy, and then raises a counter of the target. Like all functions below,
+/// not under `MPI_THREAD_MULTIPLE`.
 ///
 /// # Safety
 /// As [`transfer`].
@@ -97,14 +98,14 @@ pub(crate) fn notify(window: MPI_Win, target: c_int, index: c_int) -> Option<c_i
     Some(MPI_SUCCESS)
 }
 
-/// Bytes up to which the place for a notification is claimed before the copy. Claiming is an atomic
-/// operation, which waits for all stores before it: behind the copy it would wait until the
-/// target's memory has come, and the notification's own way would begin only then. Those behind a
-/// claimed place wait for it, so a long copy goes first.
+/// Bytes up to which the slot for a tag is claimed before the copy. The claim is an atomic
+/// operation, which waits for all earlier stores: after the copy, it would wait for the target's
+/// cache lines, and the tag could be stored only then. Later tags wait for a claimed slot, so a
+/// longer copy comes before the claim.
 const CLAIMED_FIRST: u64 = 512;
 
-/// As [`notified`], with a tag in place of a counter. If there is no room for the tag in the end,
-/// the call begins anew on the long way.
+/// As [`notified`], with a tag in place of a counter. If there is no room for the tag after the
+/// copy, the call starts over on the long way.
 ///
 /// # Safety
 /// As [`transfer`].
@@ -132,8 +133,8 @@ pub(crate) unsafe fn tagged(
     Some(MPI_SUCCESS)
 }
 
-/// Target and bytes of an operation that moves as many elements of one predefined datatype without
-/// padding as it finds.
+/// Target and bytes of an operation with the same count and the same predefined datatype, without
+/// padding, on both sides.
 #[inline(always)]
 fn dense(origin: Buffer, target: Target) -> Option<(u32, u64)> {
     let alike = origin.datatype == target.datatype && origin.count == target.count;
@@ -141,7 +142,7 @@ fn dense(origin: Buffer, target: Target) -> Option<(u32, u64)> {
     Some((u32::try_from(target.rank).ok()?, datatype.bytes(u64::try_from(target.count).ok()?)?))
 }
 
-/// Where the target's bytes are. `None` if they would not lie within its memory.
+/// Address of the target's bytes. `None` if they do not lie within its memory.
 #[inline(always)]
 fn reach(origin: *const c_void, disp: MPI_Aint, place: MappedTarget, len: u64) -> Option<*mut u8> {
     let at = u64::try_from(disp).ok()?.checked_mul(place.unit)?;
@@ -152,7 +153,7 @@ fn reach(origin: *const c_void, disp: MPI_Aint, place: MappedTarget, len: u64) -
 }
 
 /// # Safety
-/// Both sides are valid for so many bytes.
+/// Both sides are valid for `len` bytes.
 #[inline(always)]
 unsafe fn move_bytes(kind: OpKind, origin: *const c_void, there: *mut u8, len: u64) {
     let here = origin.cast::<u8>();

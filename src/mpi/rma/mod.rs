@@ -5,8 +5,8 @@
 //! | `call` | what all calls on a window have in common: finding it, waiting, errors, requests |
 //! | `sync` | calls that open, close and flush epochs |
 //! | `communication` | put, get, accumulate and their kin, with their notifying forms |
-//! | `notify` | what an operation tells its target |
-//! | `fast_path` | puts and gets that are copies |
+//! | `notify` | notifications of an operation's target |
+//! | `fast_path` | puts and gets that are plain copies |
 //! | `args`, `shaped` | checked arguments: of predefined datatypes, and of derived ones |
 
 pub(crate) mod args;

@@ -1,4 +1,5 @@
-//! What an operation tells its target behind its data: a counter rises, or a tag arrives.
+//! Notifications: after its data have arrived, an operation raises a counter of its target or
+//! delivers a tag to it.
 
 use std::ffi::c_int;
 
@@ -6,24 +7,25 @@ use crate::engine::{Notification, Op};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
 use crate::mpi::rma::args;
+use crate::mpi::rma::call::Checked;
 use crate::runtime::Window;
 
-/// A target and its notification.
+/// A target and what it is notified of, if anything.
 type TargetNotification = Option<(u32, Notification)>;
 
-/// Of a call that notifies nobody.
+/// The notification of a call that has none.
 #[inline(always)]
-pub(crate) fn unnotified(_: &Window, _: c_int) -> Result<TargetNotification, Fault> {
+pub(crate) fn unnotified(_: &Window, _: c_int) -> Checked<TargetNotification> {
     Ok(None)
 }
 
-/// Of a call that raises a counter.
+/// The notification of a call that raises a counter.
 #[inline(always)]
 pub(crate) fn with_counter(
     window: &Window,
     target: c_int,
     index: c_int,
-) -> Result<TargetNotification, Fault> {
+) -> Checked<TargetNotification> {
     let Some(rank) = args::rank(window, target, args::BEYOND)? else { return Ok(None) };
     let number = window.port.counters_of(rank);
     match u32::try_from(index) {
@@ -32,13 +34,9 @@ pub(crate) fn with_counter(
     }
 }
 
-/// Of a call that delivers a tag.
+/// The notification of a call that delivers a tag.
 #[inline(always)]
-pub(crate) fn with_tag(
-    window: &Window,
-    target: c_int,
-    tag: c_int,
-) -> Result<TargetNotification, Fault> {
+pub(crate) fn with_tag(window: &Window, target: c_int, tag: c_int) -> Checked<TargetNotification> {
     let tag = tag_of(tag)?;
     let Some(rank) = args::rank(window, target, args::BEYOND)? else { return Ok(None) };
     Ok(Some((rank, Notification::tag(tag))))
@@ -47,11 +45,11 @@ pub(crate) fn with_tag(
 /// Checks the tag of a notification: any int from 0 on, which is more than `MPI_TAG_UB` of some
 /// hosts.
 #[inline(always)]
-pub(crate) fn tag_of(tag: c_int) -> Result<u32, Fault> {
+pub(crate) fn tag_of(tag: c_int) -> Checked<u32> {
     u32::try_from(tag).map_err(|_| Fault::new(MPI_ERR_TAG, "tag is negative"))
 }
 
-/// An operation with its notification, which stands alone where the call moves no data.
+/// Adds the notification to the operation; a call that moves no data sends the notification alone.
 #[inline(always)]
 pub(crate) fn notified(made: Option<Op>, notification: TargetNotification) -> Option<Op> {
     let Some((target, notification)) = notification else { return made };

@@ -1,9 +1,9 @@
-//! Arguments of communication calls with derived datatypes, checked before anything moves.
+//! Checks the arguments of communication calls with derived datatypes.
 //!
-//! What turns out to be one run of bytes on each side becomes a plain operation. Everything else
-//! gets a shape.
+//! Data that are one run of bytes on each side become a plain operation. All others get a shape.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use crate::engine::{Addr, Op, OpKind};
 use crate::mpi::abi::error::Fault;
@@ -12,19 +12,18 @@ use crate::mpi::datatype::derived::{self, Datatype};
 use crate::mpi::datatype::flatten::{Elements, View};
 use crate::mpi::datatype::{Predefined, predefined, reduction_of};
 use crate::mpi::rma::args::{
-    BEYOND, Buffer, NEGATIVE_DISP, Sender, Target, changing, count, defined, nothing_at, of_result,
-    op, present, rank, unlike, unseen,
+    BEYOND, Buffer, NEGATIVE_DISP, Sender, Target, changing, count, defined, nothing_at, op,
+    present, rank, unlike, unseen,
 };
+use crate::mpi::rma::call::Checked;
 use crate::runtime::Window;
 use crate::transport::datatype::element::{native, reduction};
-use crate::transport::datatype::{Runs, Shape, Side};
+use crate::transport::datatype::{Layout, Runs, Shape, Side};
 
-type Checked<T> = Result<T, Fault>;
-
-/// No buffer has an address below this: one there is a null pointer with displacements.
+/// No buffer lies below this address: data there are displacements from a null pointer.
 const FIRST_PAGE: i64 = 4096;
 
-/// A datatype of either kind, and how often it comes.
+/// Items of a predefined or derived datatype.
 struct Items<'a> {
     datatype: &'a Datatype,
     elements: Elements,
@@ -42,7 +41,7 @@ impl<'a> Items<'a> {
             return Err(Fault::new(MPI_ERR_TYPE, null));
         }
         let known = derived::known(datatype)?;
-        // Several predefined datatypes may share a layout, and differ in their reductions.
+        // Predefined datatypes may share a layout but differ in their reductions.
         let elements = predefined(datatype).map_or(known.elements, Elements::Alike);
         Ok(Items { datatype: known, elements, count: count(items, negative)? })
     }
@@ -61,9 +60,8 @@ impl<'a> Items<'a> {
             buffer.datatype,
             buffer.count,
             "result_datatype is MPI_DATATYPE_NULL",
-            "origin_count is negative",
+            "result_count is negative",
         )
-        .map_err(of_result)
     }
 
     fn target(target: &Target) -> Checked<Self> {
@@ -75,7 +73,7 @@ impl<'a> Items<'a> {
         )
     }
 
-    fn layout(&self, view: View) -> &std::sync::Arc<crate::transport::datatype::Layout> {
+    fn layout(&self, view: View) -> &Arc<Layout> {
         if view == View::Data { &self.datatype.data } else { &self.datatype.units }
     }
 
@@ -89,7 +87,7 @@ impl<'a> Items<'a> {
         Side::items(self.layout(view).clone(), self.count).first(len)
     }
 
-    /// The one predefined datatype of which it is made.
+    /// The predefined datatype of all elements; `None` if there are none.
     fn element(&self) -> Checked<Option<&'static Predefined>> {
         match self.elements {
             Elements::Alike(predefined) => Ok(Some(predefined)),
@@ -102,7 +100,7 @@ impl<'a> Items<'a> {
     }
 }
 
-/// Checks the address of a buffer: `MPI_BOTTOM` is null, and goes with displacements that are
+/// Checks the address of a buffer. It may be null as `MPI_BOTTOM`, with displacements that are
 /// addresses.
 fn address(buffer: &Buffer, side: &Side, null: &'static str) -> Checked<Addr> {
     if buffer.address.is_null() && side.bounds().0 < FIRST_PAGE {
@@ -111,8 +109,8 @@ fn address(buffer: &Buffer, side: &Side, null: &'static str) -> Checked<Addr> {
     Ok(Addr(buffer.address as usize))
 }
 
-/// Displacement of the target's items in its window; the bytes that are accessed all lie there. The
-/// target's items may reach beyond the window where the data that are moved do not.
+/// Displacement in bytes of the target's items in its window. All bytes that are accessed must lie
+/// in the window; items beyond the data that are moved need not.
 #[allow(clippy::unnecessary_cast, reason = "addresses are not i64 on every host")]
 fn place(window: &Window, rank: u32, disp: MPI_Aint, side: &Side) -> Checked<i64> {
     let disp = disp as i64;
@@ -133,7 +131,7 @@ fn place(window: &Window, rank: u32, disp: MPI_Aint, side: &Side) -> Checked<i64
 }
 
 /// As [`place`], in a dynamic window: displacements are addresses, and the target must have
-/// attached what is there, which may be several regions.
+/// attached the memory, possibly in several regions.
 #[cold]
 #[inline(never)]
 fn attached_place(window: &Window, rank: u32, at: i64, side: &Side) -> Checked<i64> {
@@ -155,7 +153,7 @@ fn attached_place(window: &Window, rank: u32, at: i64, side: &Side) -> Checked<i
             )
     };
     let mut walk = side.walk(0);
-    // Each run by itself where not all of them lie in one region.
+    // Checks run by run, if not all runs lie in one region.
     let each = |runs: Runs| {
         (0..runs.count as i64).all(|number| {
             let low = runs.at + number * runs.stride;
@@ -232,7 +230,7 @@ pub(crate) fn accumulate(
     reduce(window, made, rank, (&target, &there), [Some((&origin, &here, len)), None])
 }
 
-/// `MPI_Get_accumulate`. With `MPI_NO_OP` the origin is not looked at.
+/// `MPI_Get_accumulate`. With `MPI_NO_OP` the origin is ignored.
 #[inline(never)]
 pub(crate) fn get_accumulate(
     window: &mut Window,
@@ -262,7 +260,7 @@ pub(crate) fn get_accumulate(
     reduce(window, made, rank, (&target, &there), [origin, Some((&result, &back, len))])
 }
 
-/// A reduction of datatypes that have no elements.
+/// A reduction of datatypes without elements.
 #[cold]
 fn nothing(handle: MPI_Op) -> Checked<Option<Op>> {
     match reduction_of(handle) {
@@ -271,8 +269,8 @@ fn nothing(handle: MPI_Op) -> Checked<Option<Op>> {
     }
 }
 
-/// The predefined datatype of which all of them are made, if they have elements. What has no data
-/// beside others that have is not looked at.
+/// The predefined datatype of all elements, if there are any. Items without data are ignored,
+/// unless none has data.
 fn alike(items: &[&Items<'_>]) -> Checked<Option<&'static Predefined>> {
     let has_none = |items: &Items<'_>| items.size(View::Elements) == Some(0);
     let empty = items.iter().all(|items| has_none(items));
@@ -295,7 +293,7 @@ fn byte() -> &'static Predefined {
 /// A buffer of the caller, its items, and how many bytes of their data belong to the operation.
 type Part<'a> = (&'a Buffer, &'a Items<'a>, u64);
 
-/// Completes a reduction; `buffers`: what is sent, and where the result goes.
+/// Completes a reduction; `buffers` are the origin's and the result's.
 fn reduce(
     window: &mut Window,
     mut made: Op,
@@ -321,7 +319,7 @@ fn reduce(
         addresses[at] = address(buffer, &side, texts[at])?;
         sides[at] = Some(side);
     }
-    // A plain operation has as much data on each side.
+    // A plain operation has the same amount of data on each side.
     let alike = |side: &Side| side.run().filter(|_| side.size() == made.len);
     let runs = sides.each_ref().map(|side| side.as_ref().map_or(Some(0), alike));
     if let ([Some(first), Some(second)], Some(at)) = (runs, far.run()) {

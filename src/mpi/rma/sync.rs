@@ -1,8 +1,8 @@
-//! Synchronization calls on a window: what `MPI_Win_*` and `MPIX_Win_i*` share, and the interposed
+//! Synchronization calls on a window: what `MPI_Win_*` and `MPIX_Win_i*` share, then the interposed
 //! blocking forms.
 //!
-//! The functions in the first part check arguments and call the engine. Both forms use them, and
-//! may be mixed in one epoch [EP-2].
+//! The shared functions check arguments and call the engine. A program may mix both forms in one
+//! epoch [EP-2].
 
 use std::ffi::c_int;
 use std::sync::atomic::{Ordering, fence as memory_fence};
@@ -15,14 +15,13 @@ use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::rma::args;
-use crate::mpi::rma::call::{Done, block, not_complete, wait_unless_broken, window_calls};
+use crate::mpi::rma::call::{
+    Checked, Done, block, not_complete, require, wait_unless_broken, window_calls,
+};
 use crate::runtime::process::multiple;
 use crate::runtime::progress::{sweep, wait_until};
 use crate::runtime::registry::is_left_to_host;
 use crate::runtime::{Guard, HostHandle, Window, with_port};
-
-/// The result of a check or of a call of the engine.
-pub(crate) type Checked<T> = Result<T, Fault>;
 
 /// The assertion for the engine; fails if it has bits that are not `allowed` in the call.
 #[inline(always)]
@@ -46,8 +45,8 @@ pub(crate) struct Members {
     size: c_int,
 }
 
-/// Has the host check a group, and gives its error code if the group is invalid. To be called
-/// without the guard: the host raises the error on a handler of the application.
+/// Has the host check a group; returns the host's error code if it is invalid. The caller must not
+/// hold the guard, since the host raises the error on a handler of the application.
 #[inline(always)]
 pub(crate) fn members(group: MPI_Group) -> Result<Members, c_int> {
     let mut size = 0;
@@ -101,8 +100,7 @@ pub(crate) fn fence(window: &mut Window, assert: c_int) -> Checked<Outcome> {
     Ok(with_port!(&mut window.port, port => window.engine.fence(port, assert))?)
 }
 
-/// Warns once of a lock in a window with `no_locks=true`. The lock works all the same, as in both
-/// hosts.
+/// Warns once per window of a lock despite `no_locks=true`. The lock works, as in both hosts.
 #[inline(always)]
 fn note_lock(window: &mut Window, call: &str) {
     if window.hints.no_locks && !window.warned_of_locks {
@@ -120,7 +118,7 @@ fn warn_of_lock(window: &mut Window, call: &str) {
     );
 }
 
-/// `MPI_Win_lock`, without waiting, on behalf of `call`. Nothing for `MPI_PROC_NULL`.
+/// `MPI_Win_lock`, without waiting, on behalf of `call`. `None` for `MPI_PROC_NULL`.
 #[inline(always)]
 pub(crate) fn lock(
     window: &mut Window,
@@ -210,10 +208,10 @@ fn flush_some(window: &mut Window, rank: Option<u32>, local: bool) -> Checked<Ou
     }))
 }
 
-/// A call that completes no operation of this process.
+/// The target of [`block`] for a call that completes no operation of this process.
 pub(crate) const NOWHERE: Option<u32> = Some(u32::MAX);
 
-/// Waits until every open lock epoch holds its lock, where a blocking lock call must [EP-10].
+/// Waits until every open lock epoch holds its lock, if a blocking lock call has to [EP-10].
 #[inline(always)]
 fn wait_for_earlier_locks(mut guard: Guard) -> Guard {
     if engine::earlier_locks_first(multiple()) && guard.windows.awaiting_lock().is_some() {
@@ -261,9 +259,7 @@ fn lock_all_and_wait(guard: Guard, assert: c_int) -> Done {
 /// `MPI_Win_test` [RQ-4].
 #[inline(always)]
 fn test(mut guard: Guard, flag: Out<'_, c_int>) -> Done {
-    if flag.is_null() {
-        return Err(Fault::new(MPI_ERR_ARG, "flag is NULL"));
-    }
+    require(flag, "flag is NULL")?;
     let window = guard.windows.called();
     let over = with_port!(&mut window.port, port => window.engine.test(port))?;
     if !over {
@@ -277,7 +273,7 @@ fn test(mut guard: Guard, flag: Out<'_, c_int>) -> Done {
     Ok(())
 }
 
-/// As [`members`]; unless the window is left to the host, which will check the group itself.
+/// As [`members`], unless the window is left to the host, which checks the group itself.
 #[inline(always)]
 fn members_unless_left(window: MPI_Win, group: MPI_Group) -> Result<Members, c_int> {
     if is_left_to_host(HostHandle(window.key())) {

@@ -1,12 +1,75 @@
-//! Blocking collectives, by their nonblocking twins. Always, in every process of the job, as agreed
-//! at `MPI_Init`: the two forms do not match each other [PR-5].
+//! Blocking collectives, made in their nonblocking forms. The job agrees on it at `MPI_Init`, since
+//! the two forms do not match each other [PR-5].
 
 use std::ffi::{c_int, c_void};
 
 use super::interpose;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
+use crate::runtime::process::multiple;
+
+/// A communicator whose error handler is replaced by `MPI_ERRORS_RETURN` while the host reports an
+/// error whose class this library corrects.
+struct SuspendedErrhandler {
+    comm: MPI_Comm,
+    /// The handler, if it is a function of the application.
+    handler: Option<MPI_Errhandler>,
+}
+
+impl SuspendedErrhandler {
+    /// # Errors
+    /// The communicator is invalid; the host has raised the error.
+    fn new(comm: MPI_Comm) -> Result<Self, c_int> {
+        // Another thread's calls on this communicator need the handler.
+        if multiple() {
+            return Ok(SuspendedErrhandler { comm, handler: None });
+        }
+        let mut handler = MPI_ERRORS_RETURN;
+        let code = host_calls::comm_get_errhandler(comm, &mut handler);
+        if code != MPI_SUCCESS {
+            return Err(code);
+        }
+        if [MPI_ERRORS_RETURN, MPI_ERRORS_ARE_FATAL, MPI_ERRORS_ABORT].contains(&handler) {
+            host_calls::errhandler_free(&mut handler);
+            return Ok(SuspendedErrhandler { comm, handler: None });
+        }
+        host_calls::comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+        Ok(SuspendedErrhandler { comm, handler: Some(handler) })
+    }
+
+    /// Restores the handler, and raises the error on it.
+    fn restore(self, code: c_int) {
+        let Some(mut handler) = self.handler else { return };
+        host_calls::comm_set_errhandler(self.comm, handler);
+        host_calls::errhandler_free(&mut handler);
+        if code != MPI_SUCCESS {
+            host_calls::comm_call_errhandler(self.comm, code);
+        }
+    }
+}
+
+/// Makes a blocking broadcast in its nonblocking form. If a message is longer than the buffer,
+/// MPICH's blocking form returns `MPI_ERR_TRUNCATE` and its nonblocking form `MPI_ERR_OTHER`; this
+/// returns the former. (For a message that is too short both return `MPI_ERR_OTHER`, but the
+/// nonblocking form does not distinguish the two cases.)
+fn broadcast(comm: MPI_Comm, start: impl FnOnce(*mut MPI_Request) -> c_int) -> c_int {
+    let suspended = match SuspendedErrhandler::new(comm) {
+        Ok(suspended) => suspended,
+        Err(code) => return code,
+    };
+    let mut code = drive::through(start, Status::ignored());
+    let mut class = code;
+    if code != MPI_SUCCESS {
+        host_calls::error_class(code, &mut class);
+        if class == MPI_ERR_OTHER {
+            code = MPI_ERR_TRUNCATE;
+        }
+    }
+    suspended.restore(code);
+    code
+}
 
 /// A table of collectives: the call, the host's blocking and nonblocking forms, the parameters.
 macro_rules! collectives {
@@ -26,7 +89,7 @@ collectives! {
 /// Collectives with counts, for one type of counts and of displacements.
 macro_rules! counted {
     ($count:ty, $displ:ty;
-     $($bcast:ident $pbcast:ident $ibcast:ident)?;
+     $bcast:ident $pbcast:ident $ibcast:ident;
      gather: $($gather:ident $pgather:ident $igather:ident,)*;
      all: $($all:ident $pall:ident $iall:ident,)*;
      gatherv: $gatherv:ident $pgatherv:ident $igatherv:ident;
@@ -40,13 +103,11 @@ macro_rules! counted {
      reduce_scatter: $reduce_scatter:ident $preduce_scatter:ident $ireduce_scatter:ident) => {
         interpose! {
             drive::collectives;
-            $($bcast(
+            $bcast(
                 buffer: *mut c_void, count: $count, datatype: MPI_Datatype, root: c_int,
                 comm: MPI_Comm,
             ) => $pbcast,
-                drive::broadcast(comm, |request| {
-                    $ibcast(buffer, count, datatype, root, comm, request)
-                });)?
+                broadcast(comm, |request| $ibcast(buffer, count, datatype, root, comm, request));
         }
         collectives! {
             $($gather $pgather $igather(
@@ -59,13 +120,11 @@ macro_rules! counted {
             $gatherv $pgatherv $igatherv(
                 sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype,
                 recvbuf: *mut c_void, recvcounts: *const $count, displs: *const $displ,
-                recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm
-            );
+                recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm);
             $scatterv $pscatterv $iscatterv(
                 sendbuf: *const c_void, sendcounts: *const $count, displs: *const $displ,
                 sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: $count,
-                recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm
-            );
+                recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm);
             $($allgatherv $pallgatherv $iallgatherv(
                 sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype,
                 recvbuf: *mut c_void, recvcounts: *const $count, displs: *const $displ,
@@ -77,24 +136,20 @@ macro_rules! counted {
             $alltoallw $palltoallw $ialltoallw(
                 sendbuf: *const c_void, sendcounts: *const $count, sdispls: *const $displ,
                 sendtypes: *const MPI_Datatype, recvbuf: *mut c_void, recvcounts: *const $count,
-                rdispls: *const $displ, recvtypes: *const MPI_Datatype, comm: MPI_Comm
-            );
+                rdispls: *const $displ, recvtypes: *const MPI_Datatype, comm: MPI_Comm);
             $nalltoallw $pnalltoallw $inalltoallw(
                 sendbuf: *const c_void, sendcounts: *const $count, sdispls: *const MPI_Aint,
                 sendtypes: *const MPI_Datatype, recvbuf: *mut c_void, recvcounts: *const $count,
-                rdispls: *const MPI_Aint, recvtypes: *const MPI_Datatype, comm: MPI_Comm
-            );
+                rdispls: *const MPI_Aint, recvtypes: *const MPI_Datatype, comm: MPI_Comm);
             $reduce $preduce $ireduce(
                 sendbuf: *const c_void, recvbuf: *mut c_void, count: $count, datatype: MPI_Datatype,
-                op: MPI_Op, root: c_int, comm: MPI_Comm
-            );
+                op: MPI_Op, root: c_int, comm: MPI_Comm);
             $($reduction $preduction $ireduction(
                 sendbuf: *const c_void, recvbuf: *mut c_void, count: $count,
                 datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm);)*
             $reduce_scatter $preduce_scatter $ireduce_scatter(
                 sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const $count,
-                datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm
-            );
+                datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm);
         }
     };
 }

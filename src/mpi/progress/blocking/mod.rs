@@ -1,10 +1,11 @@
 //! Blocking calls of hosts without a progress hook (MPICH before 4.3), made in their nonblocking
 //! form and driven here.
 //!
-//! - [`waits`]: Wait*, Test*, Request_get_status.
+//! - [`waits`]: Wait*, Test*, Request_get_status, which `mpi/request/completion.rs` interposes;
+//!   Iprobe, Improbe.
 //! - [`point_to_point`]: Recv, the Send family, Sendrecv, Probe and their kin.
-//! - [`collectives`]: every blocking collective, by its nonblocking twin.
-//! - [`assembled`]: collective calls without such a twin, after a nonblocking barrier of our own.
+//! - [`collectives`]: every blocking collective that has a nonblocking form.
+//! - [`assembled`]: collective calls without one, after a nonblocking barrier of our own.
 //!
 //! On a host with a hook the same build passes all of them to the host (`drive::collectives` is
 //! false), except `MPI_Waitall`.
@@ -14,11 +15,9 @@
 //! in `MPI_Intercomm_create`, `MPI_Buffer_detach`, and synchronization of windows that are left to
 //! the host.
 //!
-//! Errors are those of the host's own calls
-//! ([`drive::receive`](crate::mpi::progress::drive::receive),
-//! [`drive::broadcast`](crate::mpi::progress::drive::broadcast)), except for one kind: where the
-//! processes of a collective other than a broadcast give counts that do not match, MPICH's
-//! nonblocking forms report nothing.
+//! Errors are those of the host's own calls, with one exception: where the processes of a
+//! collective other than a broadcast give counts that do not match, MPICH's nonblocking forms
+//! report nothing.
 //!
 //! Cost in ns, blocking form of the host and driven, with two ranks of MPICH 4.0.2 over shared
 //! memory: `MPI_Barrier` 320 and 380, `MPI_Allreduce` of one int 310 and 720, `MPI_Bcast` of one
@@ -30,42 +29,26 @@ mod collectives;
 mod point_to_point;
 pub(crate) mod waits;
 
-/// Interposes a call: it goes to the host, or is driven where `when` says so.
+/// Interposes calls: each is driven where `when` is true, and otherwise goes to the host.
 macro_rules! interpose {
     ($when:path; $(
-        $(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),* $(,)?) => $host:ident, $driven:expr;
+        $name:ident($($arg:ident: $type:ty),* $(,)?) => $host:ident, $driven:expr;
     )*) => {
-        $crate::mpi::progress::blocking::driven! {
-            $when; $($(#[$doc])* $name($($arg: $type),*) => $host, $driven;)*
-        }
+        $(
+            /// Interposed so that this library makes progress while it waits [PR-1].
+            ///
+            /// # Safety
+            /// As MPI says of the call.
+            #[inline(never)]
+            #[allow(clippy::too_many_arguments)]
+            pub unsafe extern "C" fn $name($($arg: $type),*) -> std::ffi::c_int {
+                $crate::mpi::abi::error::boundary(stringify!($name), || {
+                    // SAFETY: the application's arguments, passed on.
+                    unsafe { if $when() { $driven } else { $host($($arg),*) } }
+                })
+            }
+        )*
         $crate::mpi::abi::host::exports! { $($name($($arg: $type),*);)* }
     };
 }
 pub(crate) use interpose;
-
-/// The same, not exported.
-macro_rules! driven {
-    ($when:path; $(
-        $(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),* $(,)?) => $host:ident, $driven:expr;
-    )*) => {$(
-        $(#[$doc])*
-        /// Interposed so that this library makes progress while it waits [PR-1].
-        ///
-        /// # Safety
-        /// As MPI says of the call.
-        #[inline(never)]
-        #[allow(clippy::too_many_arguments)]
-        pub unsafe extern "C" fn $name($($arg: $type),*) -> std::ffi::c_int {
-            $crate::mpi::abi::error::boundary(stringify!($name), || {
-                if $when() {
-                    // SAFETY: the application's arguments, passed on.
-                    unsafe { $driven }
-                } else {
-                    // SAFETY: the application's arguments, passed on.
-                    unsafe { $host($($arg),*) }
-                }
-            })
-        }
-    )*};
-}
-pub(crate) use driven;

@@ -1,27 +1,80 @@
 //! Point-to-point calls. Their blocking and nonblocking forms match each other, so each call
-//! decides for itself.
+//! decides for itself whether it is driven.
 //!
-//! `MPI_Bsend` is not among them: it only copies.
+//! `MPI_Bsend` is not interposed: it only copies.
 //!
-//! Errors of receives are raised as by the host's own calls ([`drive::receive`]). `MPI_Mrecv` needs
-//! no care: MPICH's own raises its errors on `MPI_COMM_WORLD`, like a wait for the nonblocking
-//! form.
+//! Errors of receives are raised on the communicator, as by the host's own calls ([`Receive`]).
+//! `MPI_Mrecv` needs no care: MPICH's own raises its errors on `MPI_COMM_WORLD`, like a wait for
+//! the nonblocking form.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 
 use super::interpose;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 
-/// Both halves of `MPI_Sendrecv`: a receive, which has been started, and `send`.
+/// A receive in flight. Its errors are raised on its communicator, like those of a blocking
+/// receive. MPICH does so only for persistent requests: it raises those of other receives on
+/// `MPI_COMM_WORLD`. The latter cost less, so receives on that communicator use them.
+struct Receive {
+    request: Cell<MPI_Request>,
+    is_persistent: bool,
+}
+
+impl Receive {
+    /// Starts a receive: `init` makes a persistent request, `receive` one that is in flight.
+    ///
+    /// # Errors
+    /// The host's error code; the host has raised the error.
+    fn start(
+        comm: MPI_Comm,
+        init: impl FnOnce(*mut MPI_Request) -> c_int,
+        receive: impl FnOnce(*mut MPI_Request) -> c_int,
+    ) -> Result<Self, c_int> {
+        let mut request = MPI_REQUEST_NULL;
+        let is_persistent = comm != MPI_COMM_WORLD;
+        let code = if is_persistent { init(&raw mut request) } else { receive(&raw mut request) };
+        if code != MPI_SUCCESS {
+            return Err(code);
+        }
+        let started = Receive { request: Cell::new(request), is_persistent };
+        let code = if is_persistent { host_calls::start(&started.request) } else { MPI_SUCCESS };
+        if code == MPI_SUCCESS { Ok(started) } else { Err(code) }
+    }
+
+    fn wait(&self, status: Status<'_>) -> c_int {
+        drive::wait_for(&self.request, status)
+    }
+
+    /// Cancels the receive, and waits for the cancellation or for a message that has already
+    /// arrived.
+    fn cancel(&self) {
+        host_calls::cancel(&self.request);
+        self.wait(Status::ignored());
+    }
+}
+
+impl Drop for Receive {
+    fn drop(&mut self) {
+        // The request is inactive; or the host has failed, and keeps it until it is complete.
+        if self.is_persistent {
+            host_calls::request_free(&self.request);
+        }
+    }
+}
+
+/// Makes an `MPI_Sendrecv`: a receive by `init` or `receive`, as in [`Receive::start`], and `send`.
 fn exchange(
-    receive: Result<drive::Receive, c_int>,
+    comm: MPI_Comm,
+    init: impl FnOnce(*mut MPI_Request) -> c_int,
+    receive: impl FnOnce(*mut MPI_Request) -> c_int,
     send: impl FnOnce(*mut MPI_Request) -> c_int,
     status: Status<'_>,
 ) -> c_int {
-    let receive = match receive {
+    let receive = match Receive::start(comm, init, receive) {
         Ok(receive) => receive,
         Err(code) => return code,
     };
@@ -37,7 +90,7 @@ fn exchange(
     if received != MPI_SUCCESS { received } else { sent }
 }
 
-/// All calls with a count, for one type of count.
+/// The calls that take a count, for one type of count.
 macro_rules! counted {
     ($count:ty; $recv:ident $precv:ident $recv_init:ident $irecv:ident;
      $mrecv:ident $pmrecv:ident $imrecv:ident;
@@ -50,12 +103,14 @@ macro_rules! counted {
                 buf: *mut c_void, count: $count, datatype: MPI_Datatype, source: c_int, tag: c_int,
                 comm: MPI_Comm, status: *mut MPI_Status
             ) => $precv,
-                drive::receive(
+                match Receive::start(
                     comm,
                     |request| $recv_init(buf, count, datatype, source, tag, comm, request),
                     |request| $irecv(buf, count, datatype, source, tag, comm, request),
-                    Status::new(status),
-                );
+                ) {
+                    Ok(receive) => receive.wait(Status::new(status)),
+                    Err(code) => code,
+                };
             $mrecv(
                 buf: *mut c_void, count: $count, datatype: MPI_Datatype, message: *mut MPI_Message,
                 status: *mut MPI_Status,
@@ -78,15 +133,11 @@ macro_rules! counted {
                 source: c_int, recvtag: c_int, comm: MPI_Comm, status: *mut MPI_Status
             ) => $psendrecv,
                 exchange(
-                    drive::Receive::start(
-                        comm,
-                        |request| {
-                            $recv_init(recvbuf, recvcount, recvtype, source, recvtag, comm, request)
-                        },
-                        |request| {
-                            $irecv(recvbuf, recvcount, recvtype, source, recvtag, comm, request)
-                        },
-                    ),
+                    comm,
+                    |request| {
+                        $recv_init(recvbuf, recvcount, recvtype, source, recvtag, comm, request)
+                    },
+                    |request| $irecv(recvbuf, recvcount, recvtype, source, recvtag, comm, request),
                     |request| {
                         $isend_one(sendbuf, sendcount, sendtype, dest, sendtag, comm, request)
                     },
@@ -102,8 +153,8 @@ macro_rules! counted {
                 status: *mut MPI_Status
             ) => $preplace,
                 {
-                    // As the host does it: what is sent is packed, so that the buffer may be
-                    // received into.
+                    // As in the host: send a packed copy, so that the receive may overwrite the
+                    // buffer.
                     let (mut room, mut packed) = (0 as $count, 0 as $count);
                     let mut code = $pack_size(count, datatype, comm, &raw mut room);
                     let mut copy = Vec::<u8>::with_capacity(usize::try_from(room).unwrap_or(0));
@@ -116,13 +167,9 @@ macro_rules! counted {
                     }
                     let from = copy.as_ptr().cast();
                     exchange(
-                        drive::Receive::start(
-                            comm,
-                            |request| {
-                                $recv_init(buf, count, datatype, source, recvtag, comm, request)
-                            },
-                            |request| $irecv(buf, count, datatype, source, recvtag, comm, request),
-                        ),
+                        comm,
+                        |request| $recv_init(buf, count, datatype, source, recvtag, comm, request),
+                        |request| $irecv(buf, count, datatype, source, recvtag, comm, request),
                         |request| {
                             $isend_one(from, packed, MPI_PACKED, dest, sendtag, comm, request)
                         },
@@ -154,18 +201,10 @@ counted! {
 interpose! {
     drive::must_drive_now;
     MPI_Probe(source: c_int, tag: c_int, comm: MPI_Comm, status: *mut MPI_Status) => PMPI_Probe,
-        drive::until(|| {
-            let mut flag = 0;
-            let code = PMPI_Iprobe(source, tag, comm, &raw mut flag, status);
-            (code != MPI_SUCCESS || flag != 0).then_some(code)
-        });
+        drive::until_flag(|flag| PMPI_Iprobe(source, tag, comm, flag, status));
     MPI_Mprobe(
         source: c_int, tag: c_int, comm: MPI_Comm, message: *mut MPI_Message,
         status: *mut MPI_Status
     ) => PMPI_Mprobe,
-        drive::until(|| {
-            let mut flag = 0;
-            let code = PMPI_Improbe(source, tag, comm, &raw mut flag, message, status);
-            (code != MPI_SUCCESS || flag != 0).then_some(code)
-        });
+        drive::until_flag(|flag| PMPI_Improbe(source, tag, comm, flag, message, status));
 }

@@ -1,4 +1,4 @@
-//! `MPI_Request_get_status_all` and its kin (MPI-4.1 3.7.6): the requests stay as they are.
+//! `MPI_Request_get_status_all` and its kin (MPI-4.1 3.7.6), which do not change requests.
 
 use std::ffi::c_int;
 
@@ -16,7 +16,7 @@ fn report(request: MPI_Request, status: Status<'_>) {
     fill(status, arrival);
 }
 
-/// `MPI_Request_get_status_all`; `host` is the call without ours, as of all calls here.
+/// `MPI_Request_get_status_all`. Here and below, `host` makes the call without ours.
 pub(in crate::mpi) fn all(
     requests: Option<&[MPI_Request]>,
     flag: Out<'_, c_int>,

@@ -1,12 +1,13 @@
 //! Persistent requests for tagged notifications, in every call of MPI that takes requests.
 //!
-//! The application holds a persistent receive from `MPI_PROC_NULL` that is never started. It is a
-//! token, so that handles can be stored, compared and converted like any other; this library
-//! answers what is asked about it. In a list with other requests, the host sees `MPI_REQUEST_NULL`
-//! in the place of our active ones, and the library adds them to the host's answer. Inactive ones
-//! are left to the host, for which they are inactive too.
+//! The application holds a token: a persistent receive from `MPI_PROC_NULL` that is never started.
+//! So its handle can be stored, compared and converted like any other, but this library makes the
+//! calls on it. In a list with other requests, the host sees `MPI_REQUEST_NULL` in the place of our
+//! active requests, and this library adds them to the host's answer. Inactive ones are left to the
+//! host, for which they are inactive too.
 //!
-//! So completing one takes no call of the host, and a wait for one alone costs a look at a table.
+//! So completing a request takes no call of the host, and a wait for one alone costs a table
+//! lookup.
 
 #[cfg(mpi_status_lists)]
 pub(crate) mod get_status;
@@ -29,8 +30,8 @@ use crate::runtime::persistent::{NotStarted, State, look};
 use crate::runtime::progress::{FocusedPoll, step};
 use crate::runtime::{Guard, HostHandle, WindowId, enter};
 
-/// Makes a request that waits for what is expected on a window, or for nothing. `None`: the host
-/// could not make its token.
+/// Makes a request for an expectation of a window, or for none if the source is `MPI_PROC_NULL`.
+/// `None`: the host could not make its token.
 pub(crate) fn make(
     guard: &mut Guard,
     window: HostHandle,
@@ -46,9 +47,12 @@ pub(crate) fn make(
     Some(())
 }
 
-/// How a request stands, if it is one of ours and active.
+/// The state of a request, if it is one of ours and active.
 fn active(request: MPI_Request) -> Option<State> {
-    let guard = enter();
+    active_in(&enter(), request)
+}
+
+fn active_in(guard: &Guard, request: MPI_Request) -> Option<State> {
     guard.persistent.state(&guard.windows, request.key()).filter(|state| *state != State::Inactive)
 }
 
@@ -74,27 +78,19 @@ fn finish(request: MPI_Request, status: Status<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The same for a call that completes one request: what it returns.
+/// As [`finish`], for a call that completes one request; returns the call's code.
 fn finish_one(call: &'static str, request: MPI_Request, status: Status<'_>) -> c_int {
     let window = enter().persistent.window_of(request.key());
-    match finish(request, status) {
-        Ok(()) => MPI_SUCCESS,
-        Err(fault) => raise(
-            call,
-            window.map_or(Place::World, |window| Place::Window(MPI_Win::of(window.0))),
-            fault,
-        ),
-    }
+    let Err(fault) = finish(request, status) else { return MPI_SUCCESS };
+    let place = window.map_or(Place::World, |window| Place::Window(MPI_Win::of(window.0)));
+    raise(call, place, fault)
 }
 
-/// What a call that completes several requests returns when one of them has failed.
+/// Raises the error of a call that completes several requests when one of them has failed.
 #[cold]
 fn in_status(call: &'static str) -> c_int {
-    raise(
-        call,
-        Place::World,
-        Fault::new(MPI_ERR_IN_STATUS, "a request has failed; its status says why"),
-    )
+    let fault = Fault::new(MPI_ERR_IN_STATUS, "a request has failed; its status says why");
+    raise(call, Place::World, fault)
 }
 
 /// Fills the status of a request that is complete; one from `MPI_PROC_NULL` has no `arrival`.
@@ -117,7 +113,7 @@ fn wait_for(request: MPI_Request) {
     }));
 }
 
-/// `MPI_Wait`. `None`: the request is not one of ours, or inactive; as of all calls here.
+/// `MPI_Wait`. `None`, here and below: no active request of ours is involved.
 pub(crate) fn wait(request: Option<&Cell<MPI_Request>>, status: Status<'_>) -> Option<c_int> {
     let ours = request?.get();
     let guard = enter();
@@ -149,7 +145,7 @@ pub(crate) fn wait(request: Option<&Cell<MPI_Request>>, status: Status<'_>) -> O
     Some(MPI_SUCCESS)
 }
 
-/// Whether an active request of ours is complete, after a sweep if it is not at once.
+/// Whether an active request of ours is complete, at once or after a sweep.
 fn tested(request: MPI_Request) -> bool {
     is_complete(request) || {
         step(enter());
@@ -185,9 +181,9 @@ pub(crate) fn get_status(
     Some(MPI_SUCCESS)
 }
 
-/// A list of requests with some of ours that are active.
+/// A list of requests, of which some are ours and active.
 struct Mixed {
-    /// What the host is shown: MPI_REQUEST_NULL in the place of ours.
+    /// The list for the host: MPI_REQUEST_NULL in the place of ours.
     shown: SmallVec<[MPI_Request; 16]>,
     ours: SmallVec<[(usize, MPI_Request); 16]>,
 }
@@ -196,15 +192,9 @@ impl Mixed {
     /// `None`: none of the requests is ours and active.
     fn of(requests: impl Iterator<Item = MPI_Request>) -> Option<Self> {
         let guard = enter();
-        let is_active = |request: &MPI_Request| {
-            guard
-                .persistent
-                .state(&guard.windows, request.key())
-                .is_some_and(|state| state != State::Inactive)
-        };
         let mut shown: SmallVec<[MPI_Request; 16]> = requests.collect();
-        let ours: SmallVec<[_; 16]> =
-            shown.iter().copied().enumerate().filter(|(_, request)| is_active(request)).collect();
+        let is_active = |(_, request): &(usize, MPI_Request)| active_in(&guard, *request).is_some();
+        let ours: SmallVec<[_; 16]> = shown.iter().copied().enumerate().filter(is_active).collect();
         drop(guard);
         if ours.is_empty() {
             return None;
@@ -217,7 +207,7 @@ impl Mixed {
         self.ours.iter().all(|(_, request)| is_complete(*request))
     }
 
-    /// Whether all of ours are complete, if need be after one step of progress.
+    /// Whether all of ours are complete, at once or after one step of progress.
     fn all_complete_after_step(&self) -> bool {
         self.all_complete() || {
             step(enter());
@@ -229,7 +219,7 @@ impl Mixed {
         self.ours.iter().copied().find(|(_, request)| is_complete(*request))
     }
 
-    /// Writes what the host has made of its requests into the list that this was made of.
+    /// Copies the host's requests, which its call may have changed, to the application's list.
     fn give_back(&self, requests: &[Cell<MPI_Request>]) {
         let mut ours = self.ours.iter().map(|(at, _)| *at).peekable();
         for (at, (shown, request)) in self.shown.iter().zip(requests).enumerate() {
@@ -239,8 +229,8 @@ impl Mixed {
         }
     }
 
-    /// Ends ours, which are all complete or have failed, and fills their statuses. `code` is that
-    /// of the host's call; gives that of the whole.
+    /// Ends ours, which are all complete or have failed, and fills their statuses. `code` is the
+    /// code of the host's call; returns that of the whole call.
     fn finish_all(&self, call: &'static str, code: c_int, statuses: Statuses<'_>) -> c_int {
         let failed =
             self.ours.iter().any(|(_, request)| matches!(active(*request), Some(State::Failed(_))));
@@ -254,7 +244,7 @@ impl Mixed {
     }
 }
 
-/// Ends a request and fills its status in a list; `each`: every status has an error of its own.
+/// Ends a request and fills its status in a list; with `each`, also the error of the status.
 fn finish_in(request: MPI_Request, each: bool, status: Status<'_>) {
     let finished = finish(request, status);
     if each && !status.is_ignored() {
@@ -264,7 +254,7 @@ fn finish_in(request: MPI_Request, each: bool, status: Status<'_>) {
     }
 }
 
-/// `MPI_Waitall`: waits for ours first, which drives the host too; then `host` is the call without
+/// `MPI_Waitall`: waits for ours first, which drives the host too. `host` makes the call without
 /// ours.
 pub(crate) fn wait_all(
     requests: Option<&[Cell<MPI_Request>]>,
@@ -302,8 +292,8 @@ pub(crate) fn test_all(
     Some(code)
 }
 
-/// One look of `MPI_Waitany` and `MPI_Testany` at `mixed`, which was made of `requests`: ours, then
-/// the host's. Gives the call's code when one is complete.
+/// One poll of `MPI_Waitany` and `MPI_Testany`: of ours in `mixed`, then of the host's. Returns the
+/// call's code when one is complete.
 fn any(
     mixed: &mut Mixed,
     requests: &[Cell<MPI_Request>],
@@ -354,8 +344,8 @@ pub(crate) fn test_any(
     Some(code.unwrap_or(MPI_SUCCESS))
 }
 
-/// One look of `MPI_Waitsome` and `MPI_Testsome` at `mixed`, which was made of `requests`: the
-/// host's, then ours behind them. Gives how many are complete, and the call's code.
+/// One poll of `MPI_Waitsome` and `MPI_Testsome`: of the host's requests, then of ours in `mixed`.
+/// Returns how many are complete, and the call's code.
 fn some(
     mixed: &mut Mixed,
     requests: &[Cell<MPI_Request>],
@@ -415,7 +405,7 @@ fn refuse(call: &'static str, request: MPI_Request, reason: NotStarted) -> c_int
         MPI_ERR_REQUEST,
         match reason {
             NotStarted::Active => "the request is active already",
-            NotStarted::WindowGone => "the window of the request has been freed or has broken off",
+            NotStarted::WindowGone => "the window of the request has been freed or is broken",
         },
     );
     let place = match (reason, window) {
