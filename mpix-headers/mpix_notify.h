@@ -28,9 +28,9 @@
  * epochs.
  *
  * A notification belongs to the epoch of its operation. In a deferred epoch it is deferred too; a
- * flush or closing call completes only after it has taken effect. With a reorder flag set, counts
- * do not tell epochs apart. Notifying forms are allowed in every kind of epoch; in the [draft], in
- * passive ones only.
+ * flush or closing call completes only after it has taken effect. With a reorder flag set, a count
+ * does not tell which epoch a notification belongs to. Notifying forms are allowed in every kind of
+ * epoch; in the [draft], in passive ones only.
  *
  * An operation of 0 elements still notifies. An operation on MPI_PROC_NULL does not.
  *
@@ -240,8 +240,8 @@ int MPIX_Win_notify_test_threshold(MPI_Win win, int notification_idx, MPI_Count 
  *   idx, value   out, when the request completes: the first nonzero counter, and its value. They
  *                belong to the library until then
  *
- * Never blocks; the request works as above. The counter keeps its value;
- * MPIX_Win_reset_notify_value sets it to 0. Errors: MPI_ERR_ARG (num is not positive),
+ * Never blocks; the request works as that of MPIX_Win_notify_ithreshold. The counter keeps its
+ * value; MPIX_Win_reset_notify_value sets it to 0. Errors: MPI_ERR_ARG (num is not positive),
  * MPI_ERR_NO_MEM.
  */
 int MPIX_Win_notify_iwaitsome(MPI_Win win, int first, int num, int *idx, MPI_Count *value,
@@ -274,7 +274,7 @@ int MPIX_Win_notify_testsome(MPI_Win win, int first, int num, int *idx, MPI_Coun
  * it are recorded at their origin, and a flush or closing call waits for progress of the target,
  * not for a particular call.
  *
- * Tags are ints from 0 on, all of them, even if the host's MPI_TAG_UB is less.
+ * A tag is any int from 0 on, even above the host's MPI_TAG_UB.
  */
 
 /*

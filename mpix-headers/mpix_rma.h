@@ -74,7 +74,7 @@
  * programs do not, although they may complete on a host that buffers or delays operations:
  *
  *   - Two or more processes call `start; put; complete; post; wait` towards each other. Each
- *     complete may wait for a post that comes after it. Post first, or set
+ *     complete may wait for a post that its target calls later. Post first, or set
  *     mpix_win_exposure_after_access_reorder and use icomplete.
  *   - Two processes take two exclusive locks in opposite order and hold both. A host that requests
  *     a lock only in MPI_Win_unlock hides the deadlock; this library requests a lock when it is
@@ -90,8 +90,8 @@
  *     that it is done with a lock, but has not waited for its MPIX_Win_iunlock, may still hold it.
  *     Wait for such requests first.
  *
- * The library does not detect these as errors. With MPIX_RMA_LOG=info, a wait of two seconds logs
- * what it waits for.
+ * The library does not detect these as errors. With MPIX_RMA_LOG=info, a call that has
+ * waited for two seconds logs what it waits for.
  *
  *
  * 4. PROGRESS
@@ -117,9 +117,9 @@
  *     (MPIX_RMA_CMA=off, or forbidden by the system): the target carries out operations in any of
  *     its MPI calls; the origin sees their completion, and tells others, in its next call.
  *   - Only the peer itself knows what it has attached to a dynamic window on another node. It drops
- *     an operation on other memory. The call that completes the operation (flush, unlock, complete,
- *     fence, or the wait for its request) returns MPI_ERR_RMA_RANGE, and the peer's log has origin,
- *     address and length.
+ *     an operation on memory that is not attached. The call that completes the operation (flush,
+ *     unlock, complete, fence, or the wait for its request) returns MPI_ERR_RMA_RANGE, and the
+ *     peer's log has origin, address and length.
  *   - Peers on other nodes are reached by RDMA if both have a device for it (with verbs, section 7:
  *     all peers). After first contact, which takes a call of the peer, its calls are needed for
  *       - accumulates, including fetch_and_op and compare_and_swap, except those of eight bytes
@@ -196,9 +196,9 @@
  * MPI_Info_set and its variants store the long keys under the short ones, and MPI_Info_get_nthkey
  * returns the short ones.
  *
- * The standard's keys. MPI_Win_set_info may change all but the last two; values that a key does not
- * take are ignored. MPI_Win_get_info returns those in force, the keys of the host, and
- * mpix_rma_progress (section 4).
+ * The standard's keys. MPI_Win_set_info may change all but the last two, and ignores invalid
+ * values. MPI_Win_get_info returns the values in force, the keys of the host, and mpix_rma_progress
+ * (section 4).
  *
  *   no_locks                      locks are served all the same; the log warns once per window
  *   accumulate_ordering           accepted; all four orderings are always provided
@@ -265,7 +265,7 @@
  *   MPI_ERR_DISP       negative displacement (communication calls)
  *   MPI_ERR_RMA_RANGE  beyond the target's window, or memory that the target has not attached
  *                      (communication calls). A transfer of zero bytes may point anywhere
- *   MPI_ERR_TRUNCATE   the data sent do not fit the receiving buffer; room to spare is no error
+ *   MPI_ERR_TRUNCATE   the data sent do not fit the receiving buffer; a larger buffer is no error
  *   MPI_ERR_OP         op is not predefined, is not defined for the datatype, or the host cannot
  *                      apply it to this datatype (such as sums of MPI_REAL16)
  *   MPI_ERR_RMA_ATTACH MPI_Win_attach: the memory is attached already, or no room to attach more;
@@ -290,7 +290,8 @@
  *   MPI_ERR_NO_MEM     too many pending requests (section 9), or the system has no memory for a
  *                      window in some process (then all get this error)
  *   MPI_ERR_INFO_VALUE invalid value of an info key of section 6 (window creation,
- *   MPI_Win_set_info) MPI_ERR_UNSUPPORTED_OPERATION
+ *                      MPI_Win_set_info)
+ *   MPI_ERR_UNSUPPORTED_OPERATION
  *                      the host serves this window, not this library (sections 6 and 7)
  *
  * MPI_Error_string names the argument or the state.
@@ -393,8 +394,8 @@ int MPIX_Win_ipost(MPI_Group group, int assert, MPI_Win win, MPI_Request *reques
  *
  * The request completes when every process of the group has closed its matching access epoch and
  * its operations are visible in this process. The next exposure may be opened at once; MPI_Win_test
- * tests the exposure that no iwait has closed yet. Errors: MPI_ERR_RMA_SYNC (no exposure epoch is
- * open).
+ * tests the exposure that no iwait has closed yet.
+ * Errors: MPI_ERR_RMA_SYNC (no exposure epoch is open).
  */
 int MPIX_Win_iwait(MPI_Win win, MPI_Request *request);
 
@@ -446,7 +447,8 @@ int MPIX_Win_ilock_all(int assert, MPI_Win win, MPI_Request *request);
  * MPIX_Win_iunlock_all - close the lock_all epoch [paper V; MPI 12.5.3]
  *
  * The request completes when all operations of the epoch are complete at origin and targets and the
- * lock has been released. Errors: MPI_ERR_RMA_SYNC (no lock_all epoch is open).
+ * lock has been released.
+ * Errors: MPI_ERR_RMA_SYNC (no lock_all epoch is open).
  */
 int MPIX_Win_iunlock_all(MPI_Win win, MPI_Request *request);
 

@@ -71,10 +71,10 @@ def patterns(folder, rows):
                          [row for row in mine if row["progress_thread"] == (case in SECOND_CORE)])
     head = ("figure", "pattern", "series", "value", "put", "paper, µs", "ours, µs", "difference")
     return ["## Inefficiency patterns and reorder flags (figures 2 to 11)", "",
-            "`*`: the text says in words what the value is made of (1000 µs of delay or work, "
-            "transfers of 340 µs); without: it states the number.",
-            "In Late Unlock and Wait at Fence a process that computes has to tell somebody "
-            "something; that takes its CPU, or a progress thread.",
+            "`*`: the paper describes the value in words (1000 µs of delay or work, transfers of "
+            "340 µs). Without `*`: it states the number.",
+            "In Late Unlock and Wait at Fence a computing process must notify a peer, which needs "
+            "its CPU or a progress thread.",
             "", *markdown(head, table), "Made by " + ", ".join(commands(rows)) + ".", ""]
 
 
@@ -203,9 +203,9 @@ def lu(folder, rows):
             title += "".join(f", `{change}`" for change in changed)
             text += [title, "", *markdown(head, table)]
             if "byte=0" in changed:
-                text += ["With a wire that takes no time per byte: what is missing at the larger "
-                         "numbers above is the broadcast of the rows, which leaves its",
-                         "owner's adapter once per peer, in both series alike.", ""]
+                text += ["With a wire that takes no time per byte. At more ranks the table above "
+                         "is slower because of the broadcast of the rows: each row leaves its "
+                         "owner's adapter once per peer, in both series.", ""]
     return [*text, "Made by " + ", ".join(commands(rows)) + ".", ""]
 
 
@@ -261,7 +261,7 @@ def main():
             f"The production engine on a simulated network, profile `{some['profile']}` "
             f"(`src/sim/profile.rs`, every parameter with its reason). The network is",
             "calibrated on one number of the paper, 340 µs for an epoch with a put of 1 MB; "
-            "everything else comes out. Same command, same results.",
+            "everything else follows from it. The same command gives the same results.",
             "`make figures` makes this page, `make figures-full` the large sizes too.", ""]
     if parts["patterns"]:
         text += patterns(folder, chosen_patterns(parts["patterns"]))

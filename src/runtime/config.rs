@@ -1,20 +1,19 @@
-//! The settings: one table, from which they are read, checked and documented.
+//! The settings: one table, by which they are read and checked. `docs/user/settings.md` describes
+//! them, and `tests/tidy` compares it with the table.
 //!
-//! All are environment variables. They are read at `MPI_Init` and agreed over all processes of the
-//! job: a setting that differs between processes is taken from rank 0 of `MPI_COMM_WORLD`, with a
-//! warning [PR-5].
+//! All are environment variables. `MPI_Init` reads them, and all processes of the job agree on
+//! them: if a setting differs between processes, the value of rank 0 of `MPI_COMM_WORLD` is used,
+//! with a warning [PR-5].
 
 /// One setting.
 #[derive(Debug)]
 pub struct Setting {
     /// Environment variable.
     pub name: &'static str,
-    /// Values that it takes.
+    /// Valid values.
     pub values: Values,
     /// Value when it is not set.
     pub default: &'static str,
-    /// What it does.
-    pub doc: &'static str,
 }
 
 /// The values of a setting.
@@ -24,113 +23,43 @@ pub enum Values {
     Words(&'static [&'static str]),
     /// A whole number in this range, both ends included.
     Number(i64, i64),
-    /// Anything, described by these words; each process has its own, which is not agreed.
+    /// Any text, described by these words. Each process uses its own value; there is no agreement.
     Text(&'static str),
 }
 
-/// All settings, in the order of [`Id`].
+/// All settings, in the order of `Id`.
 pub static SETTINGS: [Setting; COUNT] = [
-    Setting {
-        name: "MPIX_RMA",
-        values: Values::Words(&["all", "marked", "off"]),
-        default: "all",
-        doc: "which windows are served: all, only those created with the info key mpix_rma=true, \
-              or none",
-    },
-    Setting {
-        name: "MPIX_RMA_CMA",
-        values: Values::Words(&["on", "off"]),
-        default: "on",
-        doc: "whether memory given to MPI_Win_create may be reached by cross-memory attach; off: \
-              by active copying",
-    },
-    Setting {
-        name: "MPIX_RMA_IB_CACHE",
-        values: Values::Text("MiB"),
-        default: "1/16 of memory",
-        doc: "MiB of the program's buffers that stay registered with the RDMA device after use, \
-              for the next one, while the kernel tells of memory that is unmapped; 0: none",
-    },
-    Setting {
-        name: "MPIX_RMA_IB_DEVICE",
-        values: Values::Text("name, name:port or name:port:gid"),
-        default: "best active",
-        doc: "the RDMA device, its port, and the index of the port's address that verbs uses; \
-              ibv_devinfo -v names them. Each node may have its own. Else InfiniBand before \
-              Ethernet, addresses that are routed before others, and the first of those",
-    },
-    Setting {
-        name: "MPIX_RMA_IB_MAX_QP",
-        values: Values::Number(1, 1 << 23),
-        default: "512",
-        doc: "queue pairs of RDMA that a process has at a time, each 64 KB or so; peers beyond it \
-              take turns, which costs four messages a turn",
-    },
-    Setting {
-        name: "MPIX_RMA_IB_PKEY",
-        values: Values::Text("hexadecimal"),
-        default: "first full",
-        doc: "partition key of InfiniBand, as 0x8001; else the first of which the port is a full \
-              member",
-    },
-    Setting {
-        name: "MPIX_RMA_LOG",
-        values: Values::Words(&["off", "error", "warn", "info", "debug"]),
-        default: "warn",
-        doc: "what is written to standard error; info tells which transport and hook each window \
-              uses",
-    },
-    Setting {
-        name: "MPIX_RMA_MAX_REQUESTS",
-        values: Values::Number(1, 250_000),
-        default: "200000",
-        doc: "requests of this library that may be alive in one process; beyond it MPI_ERR_NO_MEM \
-              (MPICH aborts at about 262,144 of all kinds)",
-    },
-    Setting {
-        name: "MPIX_RMA_PROGRESS",
-        values: Values::Words(&["calls", "thread"]),
-        default: "calls",
-        doc: "what drives epochs: calls of the application into MPI, or also a thread of the \
-              library, for processes that compute without calling MPI (it makes the host run at \
-              MPI_THREAD_MULTIPLE)",
-    },
-    Setting {
-        name: "MPIX_RMA_TRANSPORT",
-        values: Values::Words(&["auto", "shm", "host_mpi", "verbs"]),
-        default: "auto",
-        doc: "how peers are reached: by shared memory on one node, and else by RDMA where both \
-              have a device for it and by messages through the host where not; by shared memory, \
-              windows of several nodes being left to the host; all by messages; or all by RDMA",
-    },
+    setting("MPIX_RMA", Values::Words(&["all", "marked", "off"]), "all"),
+    setting("MPIX_RMA_CMA", Values::Words(&["on", "off"]), "on"),
+    setting("MPIX_RMA_IB_CACHE", Values::Text("MiB"), "1/16 of memory"),
+    setting("MPIX_RMA_IB_DEVICE", Values::Text("name, name:port or name:port:gid"), "best active"),
+    setting("MPIX_RMA_IB_MAX_QP", Values::Number(1, 1 << 23), "512"),
+    setting("MPIX_RMA_IB_PKEY", Values::Text("hexadecimal"), "first full"),
+    setting("MPIX_RMA_LOG", Values::Words(&["off", "error", "warn", "info", "debug"]), "warn"),
+    setting("MPIX_RMA_MAX_REQUESTS", Values::Number(1, 250_000), "200000"),
+    setting("MPIX_RMA_PROGRESS", Values::Words(&["calls", "thread"]), "calls"),
+    setting("MPIX_RMA_TRANSPORT", Values::Words(&["auto", "shm", "host_mpi", "verbs"]), "auto"),
 ];
 
-/// Settings that there are.
+const fn setting(name: &'static str, values: Values, default: &'static str) -> Setting {
+    Setting { name, values, default }
+}
+
+/// Number of settings.
 pub(crate) const COUNT: usize = 10;
 
-/// Names a setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub enum Id {
-    /// `MPIX_RMA`
+/// Indices into [`SETTINGS`].
+#[allow(dead_code, reason = "the transport reads settings that are text from the environment")]
+enum Id {
     Windows,
-    /// `MPIX_RMA_CMA`
     Cma,
-    /// `MPIX_RMA_IB_CACHE`
     Cache,
-    /// `MPIX_RMA_IB_DEVICE`
     Device,
-    /// `MPIX_RMA_IB_MAX_QP`
     MaxQueues,
-    /// `MPIX_RMA_IB_PKEY`
     Partition,
-    /// `MPIX_RMA_LOG`
     Log,
-    /// `MPIX_RMA_MAX_REQUESTS`
     MaxRequests,
-    /// `MPIX_RMA_PROGRESS`
     Progress,
-    /// `MPIX_RMA_TRANSPORT`
     Transport,
 }
 
@@ -165,7 +94,7 @@ impl Reach {
         matches!(self, Reach::HostMpi | Reach::Verbs)
     }
 
-    /// From its place among the setting's words, which is also its number in agreements.
+    /// From its index among the setting's words, which is also its number in agreements.
     #[must_use]
     pub fn of(place: i64) -> Self {
         match place {
@@ -177,7 +106,7 @@ impl Reach {
     }
 }
 
-/// The value of every setting: a word's place in its list, or the number itself.
+/// The value of every setting: a word's index in its list, or the number itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings(pub [i64; COUNT]);
 
@@ -188,8 +117,8 @@ impl Settings {
         Self(std::array::from_fn(|at| default(&SETTINGS[at])))
     }
 
-    /// Reads all settings through `look_up`, and the complaints about values that are not known;
-    /// for such a setting the default is used.
+    /// Reads all settings through `look_up`. Also returns a complaint for each invalid value, which
+    /// the default replaces.
     pub fn read(mut look_up: impl FnMut(&str) -> Option<String>) -> (Self, Vec<String>) {
         let mut complaints = Vec::new();
         let values = std::array::from_fn(|at| {
@@ -213,25 +142,22 @@ impl Settings {
         }
     }
 
-    /// Cross-memory attach may be used.
+    /// Whether cross-memory attach may be used.
     #[must_use]
     pub fn cma(&self) -> bool {
         self.0[Id::Cma as usize] == 0
     }
 
-    /// What is logged.
+    /// The least severe level that is logged.
     #[must_use]
     pub fn log(&self) -> log::LevelFilter {
-        match self.0[Id::Log as usize] {
-            0 => log::LevelFilter::Off,
-            1 => log::LevelFilter::Error,
-            2 => log::LevelFilter::Warn,
-            3 => log::LevelFilter::Info,
-            _ => log::LevelFilter::Debug,
-        }
+        // The setting's words are the levels in their order.
+        log::LevelFilter::iter()
+            .nth(self.0[Id::Log as usize] as usize)
+            .unwrap_or(log::LevelFilter::Debug)
     }
 
-    /// A thread of the library makes progress, too [PR-2].
+    /// Whether a thread of the library makes progress, too [PR-2].
     #[must_use]
     pub fn progress_thread(&self) -> bool {
         self.0[Id::Progress as usize] == 1
@@ -243,13 +169,13 @@ impl Settings {
         Reach::of(self.0[Id::Transport as usize])
     }
 
-    /// Queue pairs that a process may have.
+    /// Most queue pairs of a process.
     #[must_use]
     pub fn max_queues(&self) -> u32 {
         u32::try_from(self.0[Id::MaxQueues as usize]).unwrap_or(u32::MAX)
     }
 
-    /// Requests that may be alive [RQ-3].
+    /// Most requests of this library that may be pending [RQ-3].
     #[must_use]
     pub fn max_requests(&self) -> i64 {
         self.0[Id::MaxRequests as usize]

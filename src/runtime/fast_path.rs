@@ -7,10 +7,10 @@
 //! or closes an access epoch closes the window's fast path first, before it changes anything.
 //!
 //! A copy that races with such a call is an error of the application, since nothing orders the two.
-//! What must hold is that no thread ever mixes two targets or two windows. A [`TargetSlot`] has one
-//! writer at a time (the thread in the runtime), which writes the key last and erases it first; a
-//! reader checks the key before and after it reads the rest. Loom checks this. A fast path is never
-//! freed, only passed on to another window, so a late reader always finds one.
+//! But even then no thread may mix two targets or two windows. A [`TargetSlot`] has one writer at a
+//! time (the thread in the runtime), which writes the key last and erases it first. A reader checks
+//! the key before and after it reads the rest. Loom checks this. A fast path is never freed, only
+//! reused for another window, so a late reader never follows a dangling pointer.
 
 use std::cell::Cell;
 use std::sync::Mutex;
@@ -34,7 +34,7 @@ pub struct MappedTarget {
 }
 
 /// One target's mapped memory, written by one thread at a time and read by any.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct TargetSlot {
     /// Target + 1 in the low 32 bits, or 0; a version in the high ones.
     key: AtomicU64,
@@ -43,30 +43,19 @@ pub struct TargetSlot {
     unit: AtomicU64,
 }
 
-impl Default for TargetSlot {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl TargetSlot {
     /// A closed slot.
     #[must_use]
     pub fn new() -> Self {
-        TargetSlot {
-            key: AtomicU64::new(0),
-            base: AtomicU64::new(0),
-            size: AtomicU64::new(0),
-            unit: AtomicU64::new(0),
-        }
+        Self::default()
     }
 
-    /// Opens it to `target`. By one thread at a time.
+    /// Opens the slot to `target`. For one thread at a time.
     pub fn open(&self, target: u32, memory: MappedTarget) {
         let version = (self.key.load(Ordering::Relaxed) >> 32).wrapping_add(1) << 32;
         self.key.store(version, Ordering::Relaxed);
-        // A reader that sees any of the following stores sees, behind its own fence, that the key
-        // has changed.
+        // A reader that sees any of the following stores also sees, after its own fence, that the
+        // key has changed.
         fence(Ordering::Release);
         self.base.store(memory.base, Ordering::Relaxed);
         self.size.store(memory.size, Ordering::Relaxed);
@@ -74,7 +63,7 @@ impl TargetSlot {
         self.key.store(version | (u64::from(target) + 1), Ordering::Release);
     }
 
-    /// Closes it. By the same thread as [`open`](Self::open), or one that comes after it.
+    /// Closes the slot. Must not run at the same time as [`open`](Self::open).
     pub fn close(&self) {
         let key = self.key.load(Ordering::Relaxed);
         self.key.store(key & !u64::from(u32::MAX), Ordering::Relaxed);
@@ -101,7 +90,7 @@ impl TargetSlot {
     }
 }
 
-/// Slots of one window; targets share them.
+/// Slots of one window. Targets with the same rank modulo this number share a slot.
 const SLOTS: usize = 8;
 
 /// The slots of one window.
@@ -113,7 +102,7 @@ pub(crate) struct FastPath {
 }
 
 impl FastPath {
-    /// Opens the fast path to `target`. With the guard held.
+    /// Opens the fast path to `target`. The caller holds the guard.
     #[inline]
     pub(crate) fn open(&self, target: u32, memory: impl FnOnce() -> Option<MappedTarget>) {
         let slot = &self.slots[target as usize % SLOTS];
@@ -124,7 +113,7 @@ impl FastPath {
         }
     }
 
-    /// Closes all. With the guard held.
+    /// Closes all slots. The caller holds the guard.
     #[inline]
     pub(crate) fn close(&self) {
         for slot in self.slots.iter().filter(|slot| slot.is_open()) {
@@ -133,9 +122,9 @@ impl FastPath {
     }
 }
 
-/// Entries by window handle. If two windows share an entry, the younger one has it.
+/// Entries of the table by window handle. If two windows share one, it belongs to the newer window.
 const ENTRIES: usize = 64;
-/// Calls of a thread between two that enter: a program may do nothing else for long [PR-1].
+/// Every so many calls of a thread, one enters the runtime and so makes progress [PR-1].
 const CALLS_PER_ENTRY: u32 = 256;
 
 thread_local! {
@@ -144,7 +133,7 @@ thread_local! {
 
 static ENTRY_OF: [AtomicPtr<FastPath>; ENTRIES] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; ENTRIES];
-/// Fast paths of freed windows, for the next ones.
+/// Fast paths of freed windows, for new windows.
 static FREE: Mutex<Vec<&'static FastPath>> = Mutex::new(Vec::new());
 
 #[inline(always)]
@@ -152,34 +141,33 @@ fn slot_of(handle: u64) -> &'static AtomicPtr<FastPath> {
     &ENTRY_OF[(handle.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize % ENTRIES]
 }
 
-/// Gives a window a fast path. With the guard held.
+/// A fast path for the window of this handle, closed. The caller holds the guard.
 pub(crate) fn make(handle: u64) -> &'static FastPath {
     let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
     let fast_path = free.unwrap_or_else(|| {
-        let slots = std::array::from_fn(|_| TargetSlot::new());
-        Box::leak(Box::new(FastPath { handle: AtomicU64::new(NO_HANDLE), slots }))
+        Box::leak(Box::new(FastPath { handle: AtomicU64::new(NO_HANDLE), slots: <_>::default() }))
     });
     fast_path.handle.store(handle, Ordering::Release);
     slot_of(handle).store(std::ptr::from_ref(fast_path).cast_mut(), Ordering::Release);
     fast_path
 }
 
-/// Takes a window's fast path back. With the guard held.
+/// Takes back the fast path of a freed window. The caller holds the guard.
 pub(crate) fn give_back(fast_path: &'static FastPath) {
     fast_path.close();
     fast_path.handle.store(NO_HANDLE, Ordering::Release);
     FREE.lock().unwrap_or_else(PoisonError::into_inner).push(fast_path);
 }
 
-/// The memory of a target of the window, if its fast path is open to it. `None` also if it is time
-/// to enter.
+/// The memory of a target of the window, if the window's fast path is open to it. Also `None` for a
+/// call that must enter the runtime to make progress.
 #[inline(always)]
 pub(crate) fn look(handle: HostHandle, target: Rank) -> Option<MappedTarget> {
     let fast_path = slot_of(handle.0).load(Ordering::Acquire);
     // SAFETY: null, or a fast path that `make` leaked, so it is never freed.
     let fast_path = unsafe { fast_path.as_ref() }?;
     let memory = fast_path.slots[target as usize % SLOTS].look(target)?;
-    // Another window may share the entry, or this fast path may be another window's by now.
+    // Another window may share the entry, or may have been given this fast path meanwhile.
     if fast_path.handle.load(Ordering::Acquire) != handle.0 {
         return None;
     }

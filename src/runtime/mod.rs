@@ -1,16 +1,15 @@
 //! Joins the engine and a transport for every window of this process, and drives them.
 //!
-//! There is one [`Process`](process) state per process, behind one flag that is a lock only under
-//! `MPI_THREAD_MULTIPLE`. The host glue enters it with [`enter`] (a call of the application) or
+//! There is one [state](process) per process, behind the guard, which is a lock only under
+//! `MPI_THREAD_MULTIPLE`. The host glue takes it with [`enter`] (a call of the application) or
 //! [`try_enter`] (a hook of the host, which must never wait), finds its [`Window`] in the
-//! [`Registry`], calls the engine, and leaves. Nothing here reads `mpi.h`: the host's handles are
-//! numbers, and the two things that the runtime needs of the host (drive it, complete a request)
-//! are the functions in [`Host`].
+//! [`Registry`], calls the engine, and gives the guard up. Nothing here reads `mpi.h`: the host's
+//! handles are numbers, and the functions in [`Host`] are all that the runtime calls of the host.
 //!
-//! Locking [PR-4]: the flag is never held while yielding, nor across a call of the host that can
-//! block or that makes progress; a waiting call gives it up between two looks ([`progress`]).
+//! Locking [PR-4]: the guard is never held while yielding, nor across a call of the host that can
+//! block or that makes progress. A waiting call gives it up between two polls ([`progress`]).
 
-// Without the host glue, only the settings have a user (the tests).
+// Without the host glue, only tests use this module, and only its settings.
 #![cfg_attr(not(feature = "host"), allow(dead_code, unused_imports))]
 
 pub(crate) mod bootstrap;

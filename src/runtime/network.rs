@@ -1,22 +1,22 @@
-//! What the windows of this process share to reach other nodes: active-message contexts, and the
-//! RDMA context. Each is polled once per look, whatever the number of windows.
+//! What the windows of this process share to reach other nodes: active-message contexts and the
+//! RDMA context. A sweep polls each of them once, however many windows there are.
 
 use crate::transport::am;
 use crate::transport::rdma;
 
-/// Polls of RDMA between two of the host, if no window waits for its messages: one takes as long as
-/// several of RDMA.
+/// Polls of RDMA between two polls of the host, if no window expects messages: one poll of the host
+/// takes as long as several of RDMA.
 const POLLS_PER_HOST_POLL: u32 = 64;
 
 /// The contexts of this process.
 #[derive(Debug)]
 pub(crate) struct Network {
-    /// Of all processes of `MPI_COMM_WORLD`.
+    /// Over `MPI_COMM_WORLD`, for all windows whose processes share it.
     job: Option<am::context::SharedContext>,
-    /// Each of one window with other processes.
+    /// One for each other window.
     own: Vec<am::context::SharedContext>,
     rdma: Option<rdma::SharedContext>,
-    /// Polls since the last one of the host.
+    /// Polls since the host was last polled.
     polls: u32,
 }
 
@@ -44,30 +44,20 @@ impl Network {
         self.rdma = context;
     }
 
-    /// Ends the contexts of single windows that have ended.
+    /// Ends the contexts of single windows that have been freed.
     pub(crate) fn end_unused(&mut self) {
-        self.own.retain(|context| {
-            let mut context = context.borrow();
-            let used = !context.is_unused();
-            if !used {
-                context.end();
-            }
-            used
-        });
+        self.own.retain(|context| !end_if_unused(context));
     }
 
-    /// Ends the context of the job, unless windows are left that use it.
+    /// Ends the context of the job, unless windows still use it.
     pub(crate) fn end_job(&mut self) {
         if let Some(context) = self.job.take() {
-            let mut context = context.borrow();
-            if context.is_unused() {
-                context.end();
-            }
+            end_if_unused(&context);
         }
     }
 
-    /// Polls all contexts once, and calls `contacted` with the cookie of each window that something
-    /// has arrived for. True if anything has.
+    /// Polls all contexts once, and calls `contacted` with the cookie of each window that a message
+    /// or an RDMA event has arrived for. True if anything has arrived.
     pub(crate) fn poll(&mut self, mut contacted: impl FnMut(u64)) -> bool {
         let mut any = false;
         if let Some(rdma) = &self.rdma {
@@ -88,4 +78,14 @@ impl Network {
         }
         any
     }
+}
+
+/// Ends a context unless a window uses it. True if it was ended.
+fn end_if_unused(context: &am::context::SharedContext) -> bool {
+    let mut context = context.borrow();
+    let is_unused = context.is_unused();
+    if is_unused {
+        context.end();
+    }
+    is_unused
 }

@@ -1,8 +1,8 @@
 //! Persistent requests that wait for tagged notifications.
 //!
-//! The application holds a request of the host as a token, which is never started; the library
-//! itself answers completion calls on it (`mpi/request/persistent`). This is the table of these
-//! requests by handle. While it is empty, completion calls do not look here.
+//! The application holds a request of the host as a token, which is never started. The library
+//! answers completion calls on it (`mpi/request/persistent`). This is the table of these requests
+//! by handle. While it is empty, completion calls skip it.
 
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use super::transport::with_port;
 use super::window::{HostHandle, Window};
 use crate::engine::{Arrival, ExpectationId, ExpectationState};
 
-/// Requests in the table, to be read without the guard.
+/// Number of requests in the table, for readers without the guard.
 static KNOWN: AtomicUsize = AtomicUsize::new(0);
 
 /// True if there is no such request in this process.
@@ -30,9 +30,9 @@ pub(crate) enum State {
     Inactive,
     /// Started, and not complete.
     Active,
-    /// Complete, with the last notification that it took; `None` if it is from `MPI_PROC_NULL`.
+    /// Complete, with the last notification that it took. `None` if its source is `MPI_PROC_NULL`.
     Complete(Option<Arrival>),
-    /// It cannot complete: the window is broken, for this reason if a peer was lost.
+    /// It cannot complete: the window is broken. The reason, if a peer was lost.
     Failed(Option<&'static str>),
 }
 
@@ -50,7 +50,7 @@ pub(crate) enum NotStarted {
 enum Source {
     /// Notifications on a window.
     Window(WindowId, ExpectationId),
-    /// `MPI_PROC_NULL`: complete as soon as it is started.
+    /// `MPI_PROC_NULL`: the request completes as soon as it is started.
     ProcNull,
     /// The window has been freed, or is broken.
     WindowGone,
@@ -61,7 +61,7 @@ enum Source {
 struct Notice {
     handle: HostHandle,
     source: Source,
-    /// Of a request whose source is not a window; else the engine has the state.
+    /// For sources other than a window; the engine has the state of the others.
     state: State,
 }
 
@@ -136,48 +136,42 @@ impl PersistentRequests {
 
     /// Starts a request that is in the table. The caller then has its window attended.
     pub(crate) fn start(&mut self, windows: &mut Registry, request: u64) -> Result<(), NotStarted> {
-        if self.state(windows, request) != Some(State::Inactive) {
-            return Err(NotStarted::Active);
-        }
-        let Some(notice) = self.table.get_mut(&request) else { return Err(NotStarted::WindowGone) };
-        match notice.source {
-            Source::Window(window, id) => {
-                let window = &mut windows[window];
-                look(window);
-                window.engine.start_expecting(id);
-            }
-            Source::ProcNull => notice.state = State::Complete(None),
-            Source::WindowGone => return Err(NotStarted::WindowGone),
+        self.may_start(windows, request)?;
+        let Some(notice) = self.table.get_mut(&request) else { return Ok(()) };
+        if let Source::Window(window, id) = notice.source {
+            let window = &mut windows[window];
+            look(window);
+            window.engine.start_expecting(id);
+        } else {
+            notice.state = State::Complete(None);
         }
         Ok(())
     }
 
-    /// True if a request can be started.
+    /// Whether a request can be started.
     pub(crate) fn may_start(&self, windows: &Registry, request: u64) -> Result<(), NotStarted> {
-        match (self.table.get(&request), self.state(windows, request)) {
-            (Some(Notice { source: Source::WindowGone, .. }), Some(State::Inactive)) => {
-                Err(NotStarted::WindowGone)
-            }
-            (_, Some(State::Inactive)) => Ok(()),
+        let Some(notice) = self.table.get(&request) else { return Err(NotStarted::Active) };
+        match (notice.state(windows), notice.source) {
+            (State::Inactive, Source::WindowGone) => Err(NotStarted::WindowGone),
+            (State::Inactive, _) => Ok(()),
             _ => Err(NotStarted::Active),
         }
     }
 
-    /// After a call has completed a request: makes it inactive. One that has failed cannot be
+    /// Makes a request inactive after a call has completed it. A request that has failed cannot be
     /// started again.
     pub(crate) fn deactivate(&mut self, windows: &mut Registry, request: u64) {
-        let state = self.state(windows, request);
         let Some(notice) = self.table.get_mut(&request) else { return };
-        match (state, notice.source) {
-            (Some(State::Complete(_)), Source::Window(window, id)) => {
-                windows[window].engine.make_idle(id)
+        match (notice.state(windows), notice.source) {
+            (State::Complete(_), Source::Window(window, id)) => {
+                windows[window].engine.make_idle(id);
             }
-            (Some(State::Failed(_)), Source::Window(window, id)) => {
+            (State::Failed(_), Source::Window(window, id)) => {
                 windows[window].engine.abandon(id);
                 (notice.source, notice.state) = (Source::WindowGone, State::Inactive);
             }
-            (Some(State::Complete(_) | State::Failed(_)), _) => notice.state = State::Inactive,
-            _ => {}
+            (State::Complete(_) | State::Failed(_), _) => notice.state = State::Inactive,
+            (State::Inactive | State::Active, _) => {}
         }
     }
 
@@ -191,8 +185,8 @@ impl PersistentRequests {
         true
     }
 
-    /// Before a window is freed, on which no request is active unless it is broken: its requests
-    /// stay in the table, and cannot be started again.
+    /// Detaches the requests of a window that is about to be freed. They keep their state and
+    /// cannot be started again. None of them is active, unless the window is broken.
     pub(crate) fn forget(&mut self, windows: &Registry, window: WindowId) {
         self.table.retain(|_, notice| {
             if matches!(notice.source, Source::Window(of, _) if of == window) {
@@ -203,8 +197,8 @@ impl PersistentRequests {
     }
 }
 
-/// Takes the tagged notifications that have arrived at a window and matches them, and nothing else:
-/// the cheapest poll of a wait.
+/// Matches the tagged notifications that have arrived at a window, and does nothing else: the
+/// cheapest poll of a wait.
 #[inline]
 pub(crate) fn look(window: &mut Window) {
     with_port!(&mut window.port, port => window.engine.take_arrivals(port));

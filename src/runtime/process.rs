@@ -28,19 +28,19 @@ pub(crate) struct State {
     pub(crate) host: Host,
     /// Settings, agreed over the job.
     pub(crate) settings: Option<Settings>,
-    /// When a call that does not wait last drove the host's progress.
+    /// When a call that does not wait last polled the network.
     pub(crate) network_polled: Option<Instant>,
-    /// Counters read since the last sweep.
+    /// Reads of notification counters since the last sweep.
     pub(crate) polls: u32,
-    /// What windows share to reach other nodes.
+    /// The contexts by which windows reach other nodes.
     pub(crate) network: Network,
     /// Persistent requests for tagged notifications.
     pub(crate) persistent: PersistentRequests,
 }
 
 impl State {
-    /// Polls what windows share to reach other nodes, and attends those that something has arrived
-    /// for. True if anything has.
+    /// Polls the network, and attends the windows that something has arrived for. True if anything
+    /// has.
     pub(crate) fn poll_network(&mut self) -> bool {
         let State { network, windows, .. } = self;
         network.poll(|cookie| windows.attend(WindowId::of_word(cookie)))
@@ -48,10 +48,10 @@ impl State {
 }
 
 struct Process {
-    /// A thread is in the runtime. A lock under `MPI_THREAD_MULTIPLE`. Below that level only hooks
-    /// look at it, since the host may run them inside a call that this library makes.
+    /// A thread is in the runtime. Under `MPI_THREAD_MULTIPLE` this is a lock. Below that level
+    /// only hooks need it, since the host may run them inside a call that this library makes.
     inside: AtomicBool,
-    /// The level is `MPI_THREAD_MULTIPLE`.
+    /// The thread level is `MPI_THREAD_MULTIPLE`.
     multiple: AtomicBool,
     state: UnsafeCell<State>,
 }
@@ -94,7 +94,7 @@ pub(crate) fn enter() -> Guard {
     Guard(std::marker::PhantomData)
 }
 
-/// Enters the runtime unless a thread is in it already: for hooks, which run inside calls of the
+/// Enters the runtime unless a thread is already inside. For hooks, which run inside calls of the
 /// host and must not wait.
 #[inline]
 pub(crate) fn try_enter() -> Option<Guard> {
@@ -104,7 +104,7 @@ pub(crate) fn try_enter() -> Option<Guard> {
     Some(Guard(std::marker::PhantomData))
 }
 
-/// Enters the runtime below `MPI_THREAD_MULTIPLE`, unless this thread is in it already.
+/// Enters the runtime below `MPI_THREAD_MULTIPLE`, unless this thread is already inside.
 #[inline(always)]
 pub(crate) fn enter_alone() -> Option<Guard> {
     if multiple() || PROCESS.inside.load(Ordering::Relaxed) {
@@ -137,12 +137,12 @@ fn contended() {
 #[inline(never)]
 fn reentered() -> ! {
     panic!(
-        "the library was entered again from one of its own calls (or from two threads below \
-         MPI_THREAD_MULTIPLE)"
+        "this library was entered from inside one of its own calls, or by two threads below \
+         MPI_THREAD_MULTIPLE"
     )
 }
 
-/// Sets whether the level is `MPI_THREAD_MULTIPLE`. Once, at `MPI_Init`.
+/// Sets whether the thread level is `MPI_THREAD_MULTIPLE`. Called once, at `MPI_Init`.
 pub(crate) fn set_multiple(multiple: bool) {
     PROCESS.multiple.store(multiple, Ordering::SeqCst);
 }

@@ -9,14 +9,14 @@ use super::window::Window;
 use crate::transport::am::context::any_in_use;
 use crate::transport::shm;
 
-/// Windows that we serve: read by hooks and waits without entering.
+/// Number of windows that we serve. Hooks and waits read it without the guard.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
-/// Those of them whose peers may contact this process.
+/// Number of these windows whose peers may contact this process.
 static CONTACTABLE: AtomicUsize = AtomicUsize::new(0);
-/// Ranks of this node outnumber the cores that they may run on.
+/// See [`oversubscribed`].
 static OVERSUBSCRIBED: AtomicBool = AtomicBool::new(false);
 
-/// Notes how many windows are live; called with the guard held whenever that changes.
+/// Publishes how many windows are live. Called with the guard held whenever that changes.
 pub(crate) fn note_live(state: &State) {
     CONTACTABLE.store(state.windows.contactable(), Ordering::Relaxed);
     let before = LIVE.swap(state.windows.len(), Ordering::AcqRel);
@@ -25,18 +25,18 @@ pub(crate) fn note_live(state: &State) {
     }
 }
 
-/// True if a peer may contact this process at any time, and then waits for it: so a call that waits
-/// must sweep.
+/// Whether a peer may contact this process at any time and then wait for it. If so, a call that
+/// waits must sweep.
 #[inline]
 pub(crate) fn may_be_contacted() -> bool {
     CONTACTABLE.load(Ordering::Relaxed) != 0
 }
 
-/// Sweeps between two looks at a window whose doorbell did not ring.
+/// Sweeps between two polls of a window whose doorbell did not ring.
 const SWEEPS_PER_CHECK: u32 = 1024;
 static SWEEPS: AtomicU32 = AtomicU32::new(0);
 
-/// Counts a sweep. True if it is time for such a look, where any peer could want one.
+/// Counts a sweep. True if it is time to poll a window whose doorbell did not ring.
 #[inline]
 fn must_check() -> bool {
     if !may_be_contacted() {
@@ -47,7 +47,7 @@ fn must_check() -> bool {
     sweeps.is_multiple_of(SWEEPS_PER_CHECK)
 }
 
-/// Windows that we serve.
+/// Number of windows that we serve.
 pub(crate) fn live() -> usize {
     LIVE.load(Ordering::Relaxed)
 }
@@ -58,34 +58,35 @@ pub(crate) fn nothing_lives() -> bool {
     LIVE.load(Ordering::Acquire) == 0
 }
 
-/// Set once, at `MPI_Init`: ranks of this node outnumber the cores.
+/// Called once, at `MPI_Init`.
 pub(crate) fn set_oversubscribed(oversubscribed: bool) {
     OVERSUBSCRIBED.store(oversubscribed, Ordering::Relaxed);
 }
 
-/// Ranks of this node outnumber the cores that they may run on.
+/// Whether ranks of this node outnumber the cores that they may run on.
 #[inline]
 pub(crate) fn oversubscribed() -> bool {
     OVERSUBSCRIBED.load(Ordering::Relaxed)
 }
 
-/// One bounded sweep over every window that waits for something. True if anything moved.
+/// One bounded sweep over every attended window. True if anything moved.
 pub(crate) fn sweep(state: &mut State) -> bool {
     sweep_some(state, true)
 }
 
-/// Looks at the host that calls which do not wait cause at most: each takes about half a
-/// microsecond, as much as thirty puts to memory of this node.
-const BETWEEN_LOOKS_AT_HOST: Duration = Duration::from_micros(20);
+/// Least time between two polls of the network by calls that do not wait. A poll takes about half a
+/// microsecond, as long as thirty puts to memory of this node.
+const BETWEEN_NETWORK_POLLS: Duration = Duration::from_micros(20);
 
-/// A sweep after some calls that did not wait. It polls the network now and then.
+/// A sweep after some calls that did not wait. It polls the network at most every
+/// [`BETWEEN_NETWORK_POLLS`].
 #[allow(clippy::disallowed_methods, reason = "only to bound what the host's progress costs")]
 #[inline(never)]
 pub(crate) fn sweep_between_calls(state: &mut State) {
     let mut polls = false;
     if any_in_use() {
         let now = Instant::now();
-        polls = state.network_polled.is_none_or(|seen| now - seen >= BETWEEN_LOOKS_AT_HOST);
+        polls = state.network_polled.is_none_or(|seen| now - seen >= BETWEEN_NETWORK_POLLS);
         if polls {
             state.network_polled = Some(now);
         }
@@ -93,7 +94,7 @@ pub(crate) fn sweep_between_calls(state: &mut State) {
     sweep_some(state, polls);
 }
 
-/// A sweep; whether the network is polled as well.
+/// A sweep, with or without a poll of the network.
 fn sweep_some(state: &mut State, with_network: bool) -> bool {
     let mut any = with_network && any_in_use() && state.poll_network();
     let host = state.host;
@@ -116,22 +117,22 @@ fn sweep_some(state: &mut State, with_network: bool) -> bool {
     }
 }
 
-/// Idle sweeps that follow one in which something moved, and sweeps at most, before the host gets
-/// the CPU back.
+/// Idle sweeps that a hook makes after one in which something moved.
 const AFTER_A_MOVE: u32 = 16;
+/// Most sweeps of one call of a hook, before the host gets the CPU back.
 const AT_MOST: u32 = 64;
-/// Idle sweeps that are still to follow, over the hook's calls.
+/// Idle sweeps left to make. Kept between calls of the hook.
 static EXPECTANT: AtomicU32 = AtomicU32::new(0);
 
-/// Whether no window is to be visited, no doorbell was rung and there is no network to poll.
+/// Whether no window is attended, no doorbell has rung and there is no network to poll.
 #[inline]
 fn nothing_to_look_at() -> bool {
     nothing_attended() && !shm::is_rung() && !any_in_use()
 }
 
-/// What a hook of the host calls: a sweep, unless somebody is inside already. One that moves
-/// something is followed by more: a peer that has just been answered asks again sooner than the
-/// host's own progress takes. True if anything moved.
+/// Called by hooks of the host: sweeps, unless a thread is already inside. After a sweep that moved
+/// something come more, because a peer that was just answered often asks again sooner than the host
+/// calls the hook again. True if anything moved.
 pub(crate) fn sweep_from_hook() -> bool {
     if nothing_to_look_at() && !must_check() {
         return false;
@@ -157,8 +158,8 @@ pub(crate) fn sweep_from_hook() -> bool {
     any
 }
 
-/// True if a call of the host that blocks would leave something of ours undriven. With many
-/// threads, another one may start something while this one blocks.
+/// Whether some window may need progress while a call of the host blocks. Under
+/// `MPI_THREAD_MULTIPLE`, another thread may start something meanwhile.
 #[cfg_attr(mpi_host = "openmpi", allow(dead_code))]
 pub(crate) fn must_drive() -> bool {
     if nothing_lives() {
@@ -170,8 +171,7 @@ pub(crate) fn must_drive() -> bool {
     let mut guard = enter();
     let host = guard.host;
     loop {
-        // Idle windows leave the list, so the first place is looked at until it is taken or the
-        // list is empty.
+        // An idle window leaves the list and another takes its place, so check place 0 each time.
         match guard.windows.attended(0, &host) {
             Attended::Busy { .. } => return true,
             Attended::Idle { .. } => {}
@@ -180,11 +180,11 @@ pub(crate) fn must_drive() -> bool {
     }
 }
 
-/// How a waiting call passes the time: it spins, then yields the CPU at every look [PR-4].
+/// The pause between two polls of a waiting call: it spins first, and later yields the CPU [PR-4].
 pub(crate) struct Backoff {
     looks: u32,
     spins: u32,
-    /// In [`WAITING`].
+    /// Counted in [`WAITING`].
     counted: bool,
 }
 
@@ -196,35 +196,34 @@ impl Drop for Backoff {
     }
 }
 
-/// Looks between two visits to the rest of the process (other windows, the host).
+/// Looks between two rounds of progress of the rest of the process (other windows, the host).
 const LOOKS_PER_ROUND: u32 = 32;
-/// Looks that follow one another without a pause: a look takes about as long as a pause, and the
-/// first ones find most hand-overs.
+/// Looks without a pause between them. A look takes about as long as a pause, and most hand-overs
+/// end within the first ones.
 const EAGER: u32 = 128;
 
-/// Threads of this process that wait, under `MPI_THREAD_MULTIPLE`.
+/// Number of threads of this process that wait, under `MPI_THREAD_MULTIPLE`.
 static WAITING: AtomicU32 = AtomicU32::new(0);
 
 impl Backoff {
     pub(crate) fn new() -> Self {
         let counted = multiple();
-        // One thread that spins drives for all of them; more would take the cores of those that
+        // One spinning thread makes progress for all. More would take cores from the threads that
         // they wait for.
         let alone = !counted || WAITING.fetch_add(1, Ordering::Relaxed) == 0;
-        // Alone on its core, a waiting rank spins for some 20 µs, which is longer than a hand-over
-        // takes; where ranks share cores, the one that is waited for may not be running at all.
+        // A rank with a core of its own spins for some 20 µs, which is longer than a hand-over
+        // takes. Where ranks share cores, the peer may not be running at all.
         let spins = if oversubscribed() || !alone { 32 } else { 2_000 };
         Self { looks: 0, spins, counted }
     }
 
-    /// Counts a look that found nothing. True if it is time to look after the rest of the process.
+    /// Counts a look that found nothing. True if it is time for a round of progress.
     #[inline]
     pub(crate) fn round(&mut self) -> bool {
         self.looks = self.looks.saturating_add(1);
         self.looks.is_multiple_of(LOOKS_PER_ROUND)
     }
 
-    /// Lets the time pass.
     #[inline]
     pub(crate) fn pause(&self) {
         if self.looks > self.spins {
@@ -235,9 +234,9 @@ impl Backoff {
     }
 }
 
-/// Waits until `done`, driving this window at each look, and the other windows and the host now and
-/// then [PR-1]. The guard is given up between looks; the window is kept alive by its count of
-/// waiting calls.
+/// Waits until `done`. Drives this window at each look, and the other windows and the host once per
+/// round [PR-1]. Gives the guard up between looks; the window's count of waiting calls keeps it
+/// alive.
 pub(crate) fn wait_until(
     mut guard: Guard,
     id: WindowId,
@@ -259,12 +258,12 @@ pub(crate) fn wait_until(
             window = &mut guard[id];
         }
         if must_advance || !window.port.waits_for_messages() {
-            // What has moved may let more move. Other threads may take in what this one waits for.
+            // Progress often enables more progress. Other threads may receive what this one awaits.
             must_advance = window.advance(&host) | multiple();
         } else {
             window.count_poll();
-            // Looks that follow each other faster hinder the host's delivery: sender and receiver
-            // use the same cache lines.
+            // Faster looks would slow the host's delivery, since sender and receiver share cache
+            // lines.
             std::hint::spin_loop();
         }
         if done(window) {
@@ -287,8 +286,8 @@ pub(crate) fn wait_until(
     }
 }
 
-/// One step of everything, ours and the host's, for a call that does not wait: a program may do
-/// nothing else than such calls [PR-1].
+/// One round of progress, ours and the host's, for a call that does not wait. A program may make
+/// only such calls [PR-1].
 pub(crate) fn step(mut guard: Guard) {
     sweep(&mut guard);
     let progress_host = guard.host.progress_host;
@@ -296,23 +295,23 @@ pub(crate) fn step(mut guard: Guard) {
     progress_host();
 }
 
-/// Polls the one thing that a blocking call waits for, between two rounds of general progress. It
-/// does not pause: on some processors a pause takes longer than a notification takes to arrive.
+/// Polls only what a blocking call waits for, between two rounds of general progress. It does not
+/// pause, since on some processors a pause takes longer than a notification takes to arrive.
 #[derive(Debug, Default)]
 pub(crate) struct FocusedPoll {
     rounds: u32,
 }
 
 impl FocusedPoll {
-    /// One round of such looks. True if one has found it.
+    /// One round of looks. True if `look` has returned true.
     pub(crate) fn look(
         &mut self,
         window: &mut Window,
         mut look: impl FnMut(&mut Window) -> bool,
     ) -> bool {
         const LOOKS: u32 = 64;
-        // A look at an interface takes as long as several at memory, but a round trip is over in a
-        // few hundred of them.
+        // A poll of the network interface takes as long as several looks at memory, but a round
+        // trip takes only a few hundred of them.
         const EAGER_ROUNDS: u32 = 4;
         self.rounds = self.rounds.saturating_add(1);
         let looks = if window.port.uses_network() && self.rounds > EAGER_ROUNDS {
@@ -332,7 +331,7 @@ impl FocusedPoll {
     }
 }
 
-/// True if no window waits for anything of its own.
+/// Whether no window has a pending epoch or operation of this process.
 pub(crate) fn all_quiet() -> bool {
     let mut guard = enter();
     let host = guard.host;

@@ -1,4 +1,4 @@
-//! Which windows this process has: those that this library serves, and those left to the host.
+//! The windows of this process: those that this library serves, and those left to the host.
 
 use std::hash::{BuildHasherDefault, Hasher};
 use std::num::NonZeroU64;
@@ -16,25 +16,25 @@ use crate::transport::shm::{self, doorbell::slot};
 
 /// A window of this process, by number.
 ///
-/// The number of a freed window finds nothing, also when its slot is used again.
+/// The number of a freed window finds nothing, even if another window reuses its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WindowId(NonZeroU64);
 
 impl WindowId {
-    /// The number of no window.
+    /// A number that no window has.
     const NONE: WindowId = WindowId(NonZeroU64::MAX);
 
-    /// A number is compared in every call, so it is one word.
+    /// A number is one word, because every call compares it.
     fn of(key: Key) -> Self {
         Self::of_word(key.to_word())
     }
 
-    /// The number as a word, for those who only pass it on.
+    /// The number as a word, to be passed through code that does not know windows.
     pub(crate) fn word(self) -> u64 {
         self.0.get()
     }
 
-    /// The number that [`word`](Self::word) has given.
+    /// The inverse of [`word`](Self::word).
     pub(crate) fn of_word(word: u64) -> Self {
         WindowId(NonZeroU64::new(word).unwrap_or(Self::NONE.0))
     }
@@ -51,15 +51,15 @@ pub(crate) enum HandleState {
     Ours(WindowId),
     /// Made by an interposed constructor and left to the host.
     Host,
-    /// Freed, and not given out again since.
+    /// Freed. The host has not reused the handle since.
     Freed,
 }
 
 /// A place in the list of windows that a sweep visits.
 pub(crate) enum Attended<'a> {
-    /// A window with work. `moved`: requests of it were reported just now.
+    /// A window with work. `moved`: some of its requests were reported just now.
     Busy { window: &'a mut Window, moved: bool },
-    /// A window without work; it has just left the list, and another one has its place.
+    /// A window without work. It has just left the list, and another window has its place.
     Idle { moved: bool },
     /// The list ends before this place.
     End,
@@ -85,43 +85,42 @@ impl Hasher for HandleHasher {
     }
 }
 
-/// Freed handles that are remembered. A program that makes and frees windows forever must not grow.
+/// Most freed handles that are remembered, so that a program may make and free windows forever.
 const MAX_FREED: usize = 1 << 16;
-/// Above this many attended windows, one without work is armed at once: polling all of them a
-/// little longer would cost more than the doorbell.
+/// If more windows than this are attended, a window without work is armed at once. Polling all of
+/// them for a while would cost more than the doorbell.
 const MAX_POLLED_LONGER: usize = 4;
 
-/// Calls that did not wait between two sweeps.
+/// Calls that do not wait between two sweeps.
 const CALLS_PER_SWEEP: u32 = 64;
 
 /// No host handle has all bits set.
 pub(super) const NO_HANDLE: u64 = u64::MAX;
 
-/// The handle that was last found to be left to the host.
+/// The last handle whose window was found to be left to the host.
 static LEFT_TO_HOST: AtomicU64 = AtomicU64::new(NO_HANDLE);
 /// Number of attended windows.
 static ATTENDED: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether this is the window that was last found to be left to the host.
-///
-/// Calls ask before they enter the runtime: this question is all that such a window costs.
+/// Whether this is the window that was last found to be left to the host. Calls check it before
+/// they enter the runtime, so such a window costs them only this check.
 #[inline(always)]
 pub(crate) fn is_left_to_host(handle: HostHandle) -> bool {
     LEFT_TO_HOST.load(Ordering::Acquire) == handle.0
 }
 
-/// Whether a sweep would visit no window. Hooks ask before they enter the runtime.
+/// Whether a sweep would visit no window. Hooks check it before they enter the runtime.
 #[inline(always)]
 pub(crate) fn nothing_attended() -> bool {
     ATTENDED.load(Ordering::Acquire) == 0
 }
 
-/// All windows that passed through our constructors, by handle. Owns those that we serve.
+/// All windows that interposed constructors have made, by handle. Owns those that we serve.
 pub(crate) struct Registry {
     windows: WindowSlab,
     handles: HashMap<u64, HandleState, BuildHasherDefault<HandleHasher>>,
-    /// Windows that were called or contacted since they were last found without work: all that a
-    /// sweep visits.
+    /// Windows that were called or contacted since they were last found without work. Sweeps visit
+    /// only these.
     attended: Vec<WindowId>,
     /// Windows whose peers can ring, by their slot at the doorbell.
     by_doorbell: HashMap<u32, Vec<WindowId>, BuildHasherDefault<HandleHasher>>,
@@ -129,7 +128,7 @@ pub(crate) struct Registry {
     next_checked: u32,
     /// Windows of more than one process.
     shared: usize,
-    /// Calls so far that did not wait: some of them sweep.
+    /// Number of calls that did not wait: every [`CALLS_PER_SWEEP`]th one sweeps.
     calls: u32,
     /// Handles that are [`HandleState::Freed`].
     freed: usize,
@@ -151,7 +150,7 @@ impl Registry {
 
     /// Number of windows that we serve.
     pub(crate) fn len(&self) -> usize {
-        self.windows.len()
+        self.windows.slots.len()
     }
 
     /// Number of windows that peers may contact at any time.
@@ -164,8 +163,8 @@ impl Registry {
         self.windows.iter_mut()
     }
 
-    /// Whether we serve the window of this handle, for a call on it. If so, it is
-    /// [`called`](Self::called), and the next sweeps visit it.
+    /// Called first in a call on a window: whether we serve the window of this handle. If so, it
+    /// becomes the [`called`](Self::called) window, and the next sweeps visit it.
     #[inline(always)]
     pub(crate) fn call(&mut self, handle: HostHandle) -> bool {
         match self.windows.last(handle.0) {
@@ -174,35 +173,35 @@ impl Registry {
         }
     }
 
-    /// The window of the present call. Only until the guard is given up, since other threads call
+    /// The window of the present call. Valid until the guard is given up, since other threads call
     /// too.
     #[inline(always)]
     pub(crate) fn called(&mut self) -> &mut Window {
-        self.windows.any_last().expect("a window was called")
+        self.windows.last.as_deref_mut().expect("a window was called")
     }
 
     /// The number of the window of the present call.
     #[inline(always)]
     pub(crate) fn called_id(&self) -> WindowId {
-        self.windows.last_id()
+        self.windows.last_id
     }
 
-    /// Makes this the window of the present call again, after others may have called.
+    /// Makes this the window of the present call again, after other threads may have called.
     pub(crate) fn call_again(&mut self, id: WindowId) {
-        if self.windows.last_id() != id {
+        if self.windows.last_id != id {
             self.windows.set_last(id);
         }
     }
 
-    /// The window of a handle for a call on it, if we serve it. The next sweeps visit it.
+    /// As [`call`](Self::call); returns the window's number.
     pub(crate) fn ours(&mut self, handle: HostHandle) -> Option<WindowId> {
         self.call(handle).then(|| self.called_id())
     }
 
-    /// The window of a handle, if it was called last and operations to `target` are copies just
-    /// now, and that target's memory. `None` also if it is time to sweep. Sweeps need not visit the
-    /// window, since a copy leaves no work behind. Counts the call. It cannot panic, so the caller
-    /// need not catch anything.
+    /// The window of a handle and the memory of `target`, if the call before was on the same window
+    /// and operations to `target` are copies now. Counts the call; also `None` if it must sweep.
+    /// Sweeps need not visit the window, since a copy leaves no work behind. Never panics, so the
+    /// caller need not catch anything.
     #[inline(always)]
     pub(crate) fn direct(
         &mut self,
@@ -218,8 +217,8 @@ impl Registry {
     }
 
     /// Counts a call that did not wait: it communicates, or closes an epoch that is complete at
-    /// once. True if the call must sweep. A program may make no other calls [PR-1]: for example,
-    /// it locks its own memory again and again until a peer has changed it.
+    /// once. True if the call must sweep, since a program may make no other calls [PR-1]: for
+    /// example, it locks its own memory again and again until a peer has changed it.
     #[inline(always)]
     pub(crate) fn count_call(&mut self) -> bool {
         self.calls = self.calls.wrapping_add(1);
@@ -229,7 +228,7 @@ impl Registry {
     #[inline(never)]
     fn look_up(&mut self, handle: HostHandle) -> bool {
         if self.windows.last(handle.0).is_some() {
-            self.attend(self.windows.last_id());
+            self.attend(self.windows.last_id);
             return true;
         }
         match self.state(handle) {
@@ -246,12 +245,12 @@ impl Registry {
         }
     }
 
-    /// What is known of a handle.
+    /// The state of a handle. `None` if no interposed constructor has returned it.
     pub(crate) fn state(&self, handle: HostHandle) -> Option<HandleState> {
         self.handles.get(&handle.0).copied()
     }
 
-    /// The next sweeps visit this window.
+    /// Has the next sweeps visit this window.
     #[inline(never)]
     pub(crate) fn attend(&mut self, id: WindowId) {
         let Some(window) = self.windows.get_mut(id) else { return };
@@ -297,8 +296,8 @@ impl Registry {
         self.publish_attended();
     }
 
-    /// Looks at one window that is not attended, another one each time: this serves a peer that
-    /// could not ring the doorbell.
+    /// Polls one window that is not attended, in turn, to serve a peer that could not ring the
+    /// doorbell. True if anything moved.
     #[cold]
     pub(crate) fn check_next(&mut self, host: &Host) -> bool {
         let Some((slot, id)) = self.windows.next_from(self.next_checked) else { return false };
@@ -311,10 +310,10 @@ impl Registry {
         moved
     }
 
-    /// A window in which an open lock is not held yet. For a call on a window.
+    /// A window in which an open lock is not held yet. To be used within a call on a window.
     #[inline(always)]
     pub(crate) fn awaiting_lock(&mut self) -> Option<WindowId> {
-        // A window that waits for a lock has work, so it is attended, as is the one that is called.
+        // A window that waits for a lock has work, so it is attended. So is the called window.
         if let [only] = self.attended[..] {
             self.called().awaits_open_lock().then_some(only)
         } else {
@@ -328,7 +327,7 @@ impl Registry {
         self.attended.iter().copied().find(awaits)
     }
 
-    /// Takes over a window that we serve.
+    /// Adds a window that we serve.
     pub(crate) fn insert_ours(&mut self, window: Box<Window>) -> WindowId {
         let (handle, number) = (window.handle, window.port.number());
         self.shared += usize::from(window.size > 1);
@@ -344,26 +343,20 @@ impl Registry {
         id
     }
 
-    /// Notes a window that is left to the host.
+    /// Adds a window that is left to the host.
     pub(crate) fn insert_host(&mut self, handle: HostHandle) {
         self.set(handle, HandleState::Host);
     }
 
-    /// Forgets a window that was left to the host. Its handle is remembered as freed.
+    /// Removes a window that was left to the host. Its handle is remembered as freed.
     pub(crate) fn remove_host(&mut self, handle: HostHandle) {
-        // The host may have given the handle to another thread's window already.
-        if self.state(handle) == Some(HandleState::Host) {
-            self.set(handle, HandleState::Freed);
-        }
+        self.mark_freed(handle, HandleState::Host);
     }
 
-    /// Gives up a window that we served. Its handle is remembered as freed.
+    /// Removes a window that we served. Its handle is remembered as freed.
     pub(crate) fn remove_ours(&mut self, id: WindowId) -> Option<Box<Window>> {
         let window = self.windows.remove(id)?;
-        // The host may have given the handle to another thread's window already.
-        if self.state(window.handle) == Some(HandleState::Ours(id)) {
-            self.set(window.handle, HandleState::Freed);
-        }
+        self.mark_freed(window.handle, HandleState::Ours(id));
         self.shared -= usize::from(window.size > 1);
         self.attended.retain(|other| *other != id);
         self.publish_attended();
@@ -376,6 +369,13 @@ impl Registry {
             fast_path::give_back(fast_path);
         }
         Some(window)
+    }
+
+    fn mark_freed(&mut self, handle: HostHandle, old: HandleState) {
+        // The host may have given the handle to another thread's window already.
+        if self.state(handle) == Some(old) {
+            self.set(handle, HandleState::Freed);
+        }
     }
 
     fn set(&mut self, handle: HostHandle, state: HandleState) {
@@ -408,13 +408,13 @@ impl IndexMut<WindowId> for Registry {
 
 /// Windows by [`WindowId`].
 ///
-/// Most calls are on the window of the call before. That window is kept out of the slab, so finding
-/// it by its handle or its number is one comparison. So is finding the memory of its last target.
+/// Most calls are on the same window as the call before. That window is kept outside the slab: one
+/// comparison finds it by its handle or number, and another the memory of its last target.
 struct WindowSlab {
     last_handle: u64,
     last_id: WindowId,
     last: Option<Box<Window>>,
-    /// The target that [`last`](Self::last) has accessed by load and store.
+    /// The last target that [`last`](Self::last) has accessed by load and store, and its memory.
     last_target: Rank,
     last_memory: MappedTarget,
     /// A slot is empty while its window is [`last`](Self::last).
@@ -433,18 +433,11 @@ impl WindowSlab {
         }
     }
 
-    /// Number of windows.
-    fn len(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// The window with this number.
     #[inline(always)]
     fn get(&self, id: WindowId) -> Option<&Window> {
         if id == self.last_id { self.last.as_deref() } else { self.slots.get(id.key())?.as_deref() }
     }
 
-    /// The window with this number.
     #[inline(always)]
     fn get_mut(&mut self, id: WindowId) -> Option<&mut Window> {
         if id == self.last_id {
@@ -477,18 +470,6 @@ impl WindowSlab {
         goes_directly.then_some((window, self.last_memory))
     }
 
-    /// The window that was called last.
-    #[inline(always)]
-    fn any_last(&mut self) -> Option<&mut Window> {
-        self.last.as_deref_mut()
-    }
-
-    /// The number of the window that was called last.
-    #[inline(always)]
-    fn last_id(&self) -> WindowId {
-        self.last_id
-    }
-
     /// Makes this window the one that was called last.
     fn set_last(&mut self, id: WindowId) {
         self.clear_last();
@@ -517,7 +498,7 @@ impl WindowSlab {
         self.slots.take(id.key()).flatten()
     }
 
-    /// The first window at or behind this slot, and its slot; from the beginning behind the last.
+    /// The first window at or after this slot, cyclically, and its slot.
     fn next_from(&self, slot: u32) -> Option<(u32, WindowId)> {
         let end = self.slots.end();
         (slot..end)
@@ -525,7 +506,6 @@ impl WindowSlab {
             .find_map(|slot| Some((slot, WindowId::of(self.slots.key_at(slot)?))))
     }
 
-    /// All windows.
     fn iter_mut(&mut self) -> impl Iterator<Item = &mut Window> {
         self.clear_last();
         self.slots.iter_mut().filter_map(|slot| slot.as_deref_mut())

@@ -7,7 +7,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -17,41 +17,44 @@ use super::progress::{nothing_lives, oversubscribed, sweep_from_hook};
 static THREAD: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// Sweeps without progress that follow each other without a pause, unless the node is
-/// oversubscribed: some 20 µs, as in waiting calls.
+fn running() -> MutexGuard<'static, Option<JoinHandle<()>>> {
+    THREAD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Idle sweeps without a pause between them: some 20 µs, as in waiting calls. None if the node is
+/// oversubscribed.
 const SPINS: u32 = 2_000;
-/// Sweeps that then yield in between, before the thread begins to sleep.
+/// Further idle sweeps, with a yield between them, before the thread begins to sleep.
 const YIELDS: u32 = 64;
-/// How long the thread sleeps between two sweeps: the longest that a peer waits for it. 20,000
-/// sweeps per second take a few per cent of a core.
+/// Sleep between two sweeps: the longest time that a peer waits for this thread. 20,000 sweeps per
+/// second take a few per cent of a core.
 const NAP: Duration = Duration::from_micros(50);
 
-/// Starts the thread. Once, at `MPI_Init`.
+/// Starts the thread. Called once, at `MPI_Init`.
 ///
 /// # Errors
 /// The system cannot create a thread.
 pub(crate) fn start() -> io::Result<()> {
     STOP.store(false, Ordering::Release);
-    let started = thread::Builder::new().name("mpix-rma".into()).spawn(drive)?;
-    *THREAD.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
+    *running() = Some(thread::Builder::new().name("mpix-rma".into()).spawn(drive)?);
     Ok(())
 }
 
 /// Ends the thread, if it runs, before the host is finalized.
 pub(crate) fn stop() {
-    let running = THREAD.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(running) = running {
+    let thread = running().take();
+    if let Some(thread) = thread {
         STOP.store(true, Ordering::Release);
-        running.thread().unpark();
+        thread.thread().unpark();
         // A panic of the thread is on standard error already.
-        drop(running.join());
+        drop(thread.join());
     }
 }
 
-/// Wakes the thread: the first window was made.
+/// Wakes the thread when the first window is made.
 pub(crate) fn wake() {
-    if let Some(running) = &*THREAD.lock().unwrap_or_else(PoisonError::into_inner) {
-        running.thread().unpark();
+    if let Some(thread) = &*running() {
+        thread.thread().unpark();
     }
 }
 
@@ -64,15 +67,12 @@ fn drive() {
         } else if sweep_from_hook() {
             idle = 0;
         } else {
-            idle += 1;
             match idle {
-                n if n <= spins => std::hint::spin_loop(),
-                n if n <= spins + YIELDS => thread::yield_now(),
-                _ => {
-                    idle = spins + YIELDS;
-                    thread::park_timeout(NAP);
-                }
+                n if n < spins => std::hint::spin_loop(),
+                n if n < spins + YIELDS => thread::yield_now(),
+                _ => thread::park_timeout(NAP),
             }
+            idle = idle.saturating_add(1);
         }
     }
 }

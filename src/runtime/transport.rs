@@ -1,9 +1,9 @@
 //! The transport of one window: one of several, chosen when the window is made.
 //!
-//! The engine is generic over its port, so that each transport keeps its constants
-//! ([`Port::SIGNALS_FOLLOW`] and its like) and its inlined paths. A window therefore holds an enum
-//! of transports, and [`with_port!`](crate::runtime::with_port) runs a call of the engine in the
-//! version that was compiled for the one at hand: one predicted branch per call.
+//! The engine is generic over its port, so that each transport keeps its constants (such as
+//! [`Port::SIGNALS_FOLLOW`]) and its inlined paths. A window holds an enum of transports, and
+//! [`with_port!`](crate::runtime::with_port) selects the engine code that was compiled for its
+//! transport: one predicted branch per call.
 //!
 //! [`Port::SIGNALS_FOLLOW`]: crate::engine::Port::SIGNALS_FOLLOW
 
@@ -20,7 +20,7 @@ use crate::transport::shm::{AttachError, Counter, CounterStep, ShmWindow, System
 
 /// Moves the bytes of one window.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "the common one is not reached through a pointer")]
+#[expect(clippy::large_enum_variant, reason = "the common variant needs no pointer to reach it")]
 pub(crate) enum Transport {
     /// All processes are on one node.
     Shm(ShmWindow),
@@ -28,8 +28,8 @@ pub(crate) enum Transport {
     Routed(Box<Router>),
 }
 
-/// Runs `$body` with `$port` bound to the port of a [`Transport`], whichever it is. `$body` is
-/// compiled once for each.
+/// Runs `$body` with `$port` bound to the port of a [`Transport`]. `$body` is compiled once for
+/// each type of port.
 macro_rules! with_port {
     ($transport:expr, $port:ident => $body:expr) => {
         match $transport {
@@ -43,8 +43,7 @@ macro_rules! with_port {
 }
 pub(crate) use with_port;
 
-/// A question of which each transport has its own method, of the same name and not of the trait of
-/// ports.
+/// Calls a method that both transports have under the same name, outside the trait of ports.
 macro_rules! either {
     ($transport:expr, $port:ident => $body:expr) => {
         match $transport {
@@ -66,28 +65,27 @@ impl Transport {
         either!(self, port => port.extent_of(rank))
     }
 
-    /// Whether each of the `len` bytes at `at` of the memory of `rank` may be accessed. For dynamic
-    /// windows, whose extent is 0 and whose memory is attached; [`extent_of`](Self::extent_of)
-    /// answers for the others.
+    /// Whether `rank` has attached each of the `len` bytes at `at`. For dynamic windows, whose
+    /// extent is 0; check other windows by [`extent_of`](Self::extent_of).
     ///
     /// # Errors
-    /// What `rank` has attached cannot be seen from here.
+    /// This process cannot read the region table of `rank`.
     pub(crate) fn reaches(&self, rank: Rank, at: u64, len: u64) -> Result<bool, SystemError> {
         either!(self, port => port.reaches(rank, at, len))
     }
 
     /// Adds memory of this process to a dynamic window.
     pub(crate) fn attach(&mut self, base: Addr, len: u64) -> Result<(), AttachError> {
-        with_port!(self, port => port.attach(base, len))
+        either!(self, port => port.attach(base, len))
     }
 
-    /// Takes memory of this process out of a dynamic window.
+    /// Removes memory of this process from a dynamic window.
     pub(crate) fn detach(&mut self, base: Addr) -> Result<(), AttachError> {
-        with_port!(self, port => port.detach(base))
+        either!(self, port => port.detach(base))
     }
 
-    /// Where this process finds the memory of `rank`, if it reaches it by load and store and there
-    /// is any.
+    /// Address in this process of the memory of `rank`, if it is reached by load and store and not
+    /// empty.
     pub(crate) fn address_of(&self, rank: Rank) -> Option<Addr> {
         either!(self, port => port.address_of(rank))
     }
@@ -122,8 +120,7 @@ impl Transport {
         either!(self, port => port.alignment())
     }
 
-    /// What progresses without calls of the target, as the info key `mpix_rma_progress` says it
-    /// (documented in `mpix_rma.h`).
+    /// Value of the info key `mpix_rma_progress`, which `mpix_rma.h` documents.
     pub(crate) fn progresses(&self) -> &'static CStr {
         either!(self, port => port.progresses())
     }
@@ -131,34 +128,27 @@ impl Transport {
     /// Whether put and get to some target are copies by load and store.
     pub(crate) fn is_mapped(&self) -> bool {
         match self {
-            Transport::Routed(port) => port.place_of(port.rank()).is_some(),
             Transport::Shm(port) => port.place_of(0).is_some(),
+            Transport::Routed(port) => port.place_of(port.rank()).is_some(),
         }
     }
 
     /// The memory of `rank` in this process, if put and get to it are copies by load and store.
     #[inline(always)]
     pub(crate) fn mapped_target(&self, rank: Rank) -> Option<MappedTarget> {
-        let (base, size, unit) = match self {
-            Transport::Routed(port) => port.place_of(rank),
-            Transport::Shm(port) => port.place_of(rank),
-        }?;
+        let (base, size, unit) = either!(self, port => port.place_of(rank))?;
         Some(MappedTarget { base: base.0 as u64, size, unit: unit.into() })
     }
 
-    /// True if operations of peers wait for this process to poll, or take longer until it does.
+    /// True if operations of peers need this process to poll, or are slower while it does not.
     pub(crate) fn needs_polling(&self) -> bool {
         either!(self, port => port.needs_polling())
     }
 
-    /// Whether nothing but messages can move this window, and none has arrived that it has not
-    /// handled.
+    /// Whether only a message can move this window, and it has handled all that have arrived.
     #[inline]
     pub(crate) fn waits_for_messages(&self) -> bool {
-        match self {
-            Transport::Shm(_) => false,
-            Transport::Routed(port) => port.waits_for_messages(),
-        }
+        matches!(self, Transport::Routed(port) if port.waits_for_messages())
     }
 
     /// True if some peers are reached by messages or RDMA, whose contexts all windows share.
@@ -167,8 +157,8 @@ impl Transport {
         matches!(self, Transport::Routed(_))
     }
 
-    /// Polls the RDMA completion queue a few times, until it has an entry. That costs a small part
-    /// of a full poll. Returns at once without RDMA.
+    /// Polls the RDMA completion queue a few times, until it has an entry. This is much cheaper
+    /// than a full poll. Returns at once without RDMA.
     #[inline]
     pub(crate) fn spin_briefly(&self) {
         if let Transport::Routed(port) = self {
@@ -176,8 +166,7 @@ impl Transport {
         }
     }
 
-    /// Polls for notifications that peers send by RDMA, and for nothing else. False if a full poll
-    /// may find more.
+    /// Polls only for notifications that peers send by RDMA. False if a full poll may find more.
     #[inline]
     pub(crate) fn poll_notifications(&mut self) -> bool {
         match self {
@@ -190,7 +179,7 @@ impl Transport {
     /// one has finished.
     #[inline]
     pub(crate) fn flush_and_poll(&mut self) -> bool {
-        with_port!(self, port => port.flush_and_poll())
+        either!(self, port => port.flush_and_poll())
     }
 
     /// Notification counters of a process.
@@ -199,33 +188,27 @@ impl Transport {
         either!(self, port => port.counters_of(rank))
     }
 
-    /// A counter of `rank` that this process raises itself, if puts to `rank` are copies.
+    /// A counter of `rank`, for this process to raise, if puts to `rank` are copies.
     #[inline(always)]
     pub(crate) fn counter_of(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
-        match self {
-            Transport::Shm(port) => port.counter_of(rank, index),
-            Transport::Routed(port) => port.counter_of(rank, index),
-        }
+        either!(self, port => port.counter_of(rank, index))
     }
 
     /// Claims a place in the tag ring of `rank`, if puts to `rank` are copies. The caller publishes
     /// the notification after the copy.
     #[inline(always)]
     pub(crate) fn claim_tag(&self, rank: Rank, tag: u32) -> Option<Claimed<'_>> {
-        match self {
-            Transport::Shm(port) => port.claim_tag(rank, tag),
-            Transport::Routed(port) => port.claim_tag(rank, tag),
-        }
+        either!(self, port => port.claim_tag(rank, tag))
     }
 
     /// A step of making counters; see [`ShmWindow::make_counters`].
     pub(crate) fn make_counters(&mut self, step: CounterStep, number: u32) -> Result<(), String> {
-        with_port!(self, port => port.make_counters(step, number).map_err(|e| e.to_string()))
+        either!(self, port => port.make_counters(step, number).map_err(|e| e.to_string()))
     }
 
-    /// Ends the making of counters.
+    /// Ends [`make_counters`](Self::make_counters).
     pub(crate) fn counters_made(&mut self, agreed: bool) {
-        with_port!(self, port => port.counters_made(agreed));
+        either!(self, port => port.counters_made(agreed));
     }
 
     /// The window's number at this process's doorbell; see [`ShmWindow::number`].
@@ -233,7 +216,8 @@ impl Transport {
         either!(self, port => port.number())
     }
 
-    /// Has this `cookie` reported when something arrives for the window by messages or RDMA.
+    /// Sets the `cookie` by which contexts report that a message or an RDMA event has arrived for
+    /// the window.
     pub(crate) fn set_cookie(&mut self, cookie: u64) {
         if let Transport::Routed(port) = self {
             port.set_cookie(cookie);
@@ -248,31 +232,27 @@ impl Transport {
 
     /// Arms the window where that is possible; see [`ShmWindow::arm`].
     pub(crate) fn arm(&mut self) -> bool {
-        with_port!(self, port => port.arm())
+        either!(self, port => port.arm())
     }
 
     /// Starts a nonblocking agreement of all processes with this process's proposal.
     pub(crate) fn propose(&mut self, proposal: Proposal) {
-        with_port!(self, port => port.propose(proposal));
+        either!(self, port => port.propose(proposal));
     }
 
     /// The highest proposal, once all processes have proposed.
     pub(crate) fn decision(&mut self) -> Option<Proposal> {
-        with_port!(self, port => port.decision())
+        either!(self, port => port.decision())
     }
 
-    /// True if a message of a peer was refused, or one to a peer: what is under way may never end.
-    /// The log has named the peer.
+    /// Whether the window has failed, because a message was refused or a peer was lost: operations
+    /// in flight never complete. The log names the peer.
     #[inline]
     pub(crate) fn is_broken(&self) -> bool {
-        match self {
-            Transport::Shm(_) => false,
-            Transport::Routed(port) => port.is_broken(),
-        }
+        matches!(self, Transport::Routed(port) if port.is_broken())
     }
 
-    /// The peer without which the window [is broken](Self::is_broken), and why it cannot be
-    /// reached, if that is the reason.
+    /// The first peer that cannot be reached any more, and why.
     #[cold]
     pub(crate) fn lost(&self) -> Option<(Rank, &'static str)> {
         match self {
@@ -281,8 +261,8 @@ impl Transport {
         }
     }
 
-    /// This process has waited for long: asks whether its peers are still there, and says for the
-    /// log how it stands with them.
+    /// Probes the peers, for a process that has waited for long. Returns the state of the
+    /// connections to them, for the log.
     #[cold]
     pub(crate) fn probe(&mut self) -> String {
         match self {
@@ -291,8 +271,8 @@ impl Transport {
         }
     }
 
-    /// An operation on memory that its target has not attached, of which the application has not
-    /// heard. The log has.
+    /// A fault that the application has not seen yet: an operation on memory that `target`, or any
+    /// process, had not attached. Without a target, clears all faults.
     #[inline]
     pub(crate) fn take_fault(&mut self, target: Option<Rank>) -> Option<OutOfReach> {
         match self {
@@ -301,8 +281,8 @@ impl Transport {
         }
     }
 
-    /// Whether all messages of this process have arrived. Ask before the closing agreement, when
-    /// all operations are complete.
+    /// Whether all messages of this process have arrived. Call it when all operations are complete,
+    /// before the closing agreement.
     pub(crate) fn is_quiet(&mut self) -> bool {
         match self {
             Transport::Shm(_) => true,
@@ -323,7 +303,7 @@ impl Transport {
         either!(self, port => port.release())
     }
 
-    /// Words for the log.
+    /// The transports of this window, for the log.
     pub(crate) fn describe(&mut self) -> String {
         match self {
             Transport::Shm(port) => port.describe().into(),

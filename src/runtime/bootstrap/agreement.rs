@@ -1,9 +1,9 @@
 //! What the processes of a new window agree on first: whether all arguments are valid, whether this
 //! library serves the window, how peers are reached, and how to wait meanwhile.
 //!
-//! Each process contributes a few numbers, and the highest of each decides. They travel with the
+//! Each process contributes a few numbers, and the maximum of each decides. They travel with the
 //! first gather of the window's set-up, since a collective call of their own would take as long as
-//! the rest of it.
+//! the rest of the set-up.
 
 use std::ffi::c_int;
 
@@ -13,20 +13,20 @@ const NUMBERS: usize = 6;
 /// Bytes of a contribution.
 pub(crate) const CONTRIBUTION: usize = NUMBERS * size_of::<c_int>();
 
-/// The numbers of one process, or the highest ones of several.
+/// The numbers of one process, or the maximum of each over several processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Contribution([c_int; NUMBERS]);
 
-/// How the processes of a new window wait for each other: all alike.
+/// How all processes of a new window wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiting {
-    /// In the host.
+    /// In blocking calls of the host.
     Blocking,
-    /// As all other calls that wait [PR-1].
+    /// In nonblocking calls of the host, driving progress meanwhile [PR-1].
     Driving,
 }
 
-/// What all have agreed on.
+/// What all processes have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Agreement {
     /// Error class of an invalid argument in some process, or 0.
@@ -35,21 +35,21 @@ pub(crate) struct Agreement {
     pub(crate) ours: bool,
     /// How peers are reached.
     pub(crate) reach: Reach,
-    /// How to wait from here on.
+    /// How to wait during the rest of the set-up.
     pub(crate) waiting: Waiting,
 }
 
 impl Agreement {
-    /// Whether shared memory is to be tried for a window of `size` processes. A process that is
-    /// alone has nobody to send to.
+    /// Whether a window of `size` processes tries shared memory. A process that is alone always
+    /// does, since it has no peer to reach by messages.
     pub(crate) fn tries_memory(&self, size: u32) -> bool {
         self.class == 0 && self.ours && (!self.reach.is_far() || size == 1)
     }
 }
 
 impl Contribution {
-    /// Of a process. `class`: error class of its arguments, or 0; `ours`: it wants the window to be
-    /// served by this library; `oversubscribed`: ranks of its node outnumber the cores.
+    /// `class`: error class of the arguments, or 0. `ours`: this library should serve the window.
+    /// `oversubscribed`: ranks of the node outnumber its cores.
     pub(crate) fn new(class: c_int, ours: bool, reach: Reach, oversubscribed: bool) -> Self {
         // Processes that were started separately may have different settings.
         let reach = reach as c_int;
@@ -64,28 +64,28 @@ impl Contribution {
         bytes
     }
 
-    /// Raises these to those of another process.
+    /// Raises each number to that of another process.
     pub(crate) fn join(&mut self, bytes: &[u8]) {
         for (highest, other) in self.0.iter_mut().zip(bytes.chunks_exact(size_of::<c_int>())) {
             *highest = c_int::from_ne_bytes(other.try_into().expect("an int")).max(*highest);
         }
     }
 
-    /// What follows from the highest numbers of all processes. `receives_while_waiting`: messages
-    /// are handled while a process waits in the host.
+    /// What all agree on, if these are the maximums over all processes. `receives_while_waiting`:
+    /// this library handles messages while a process waits in the host.
     pub(crate) fn agreement(self, receives_while_waiting: bool) -> Agreement {
         let [class, refused, _, highest, lowest, oversubscribed] = self.0;
         let reach = if highest == -lowest { Reach::of(highest.into()) } else { Reach::Auto };
-        // A hint is not worth a deadlock.
+        // Ignore the request for messages or RDMA if waiting in the host could deadlock.
         let reach = if receives_while_waiting || !reach.is_far() { reach } else { Reach::Auto };
         // After the first gather all processes have arrived and wait only for each other. The
-        // host's blocking calls take half the time of the others, unless it spins on a core that
-        // somebody else needs [PR-4].
+        // host's blocking calls then take half the time of nonblocking ones, unless the host spins
+        // on a core that another process needs [PR-4].
         let waiting = if oversubscribed == 0 { Waiting::Blocking } else { Waiting::Driving };
         Agreement { class, ours: refused == 0, reach, waiting }
     }
 
-    /// Logs what differs between processes.
+    /// Warns of values that differ between processes.
     pub(crate) fn warn(self, call: &str) {
         let [_, refused, claimed, highest, lowest, ..] = self.0;
         if refused != 0 && claimed != 0 {
@@ -96,7 +96,8 @@ impl Contribution {
         }
         if highest != -lowest {
             log::warn!(
-                "{call}: the transport asked for differs between processes; the default is used"
+                "{call}: the transport (mpix_rma_transport, MPIX_RMA_TRANSPORT) differs between \
+                 processes; auto is used"
             );
         }
     }

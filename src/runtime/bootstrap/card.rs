@@ -3,10 +3,10 @@
 
 use crate::transport::am::window_channel::PeerAddress;
 
-/// What a process publishes of its port for messages.
+/// The part of a [`Card`] that describes the process's port for messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PortCard {
-    /// Name of the job's context; 0 without one.
+    /// Name of the job's context; 0 if there is none.
     pub(crate) context: u64,
     pub(crate) address: PeerAddress,
 }
@@ -19,7 +19,7 @@ impl PortCard {
     }
 }
 
-/// What a process publishes.
+/// What a process publishes while a window is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Card {
     /// Zeros if the process does not know its node.
@@ -27,7 +27,7 @@ pub(crate) struct Card {
     /// Bytes and displacement unit of its window memory.
     pub(crate) bytes: u64,
     pub(crate) disp_unit: u32,
-    /// `None`: it has not looked for a device yet.
+    /// RDMA capability. `None`: the process has not looked for a device yet.
     pub(crate) capability: Option<u8>,
     pub(crate) port: PortCard,
 }
@@ -36,47 +36,44 @@ pub(crate) struct Card {
 pub(crate) const CARD: usize = 64;
 
 impl Card {
-    /// Whether two processes know that they are on one node.
+    /// Whether two processes are known to be on the same node.
     pub(crate) fn is_on_node_of(&self, other: &Card) -> bool {
         self.node == other.node && self.node != [0; 3]
     }
 
     pub(crate) fn encode(self) -> [u8; CARD] {
         let [first, second, third] = self.node;
-        let small = [
-            self.disp_unit,
-            self.capability.map_or(u32::MAX, u32::from),
-            self.port.address.process,
-            0,
+        let PortCard { context, address } = self.port;
+        let capability = u64::from(self.capability.map_or(u32::MAX, u32::from));
+        let small = u64::from(self.disp_unit) | capability << 32;
+        let words = [
+            first,
+            second,
+            third,
+            self.bytes,
+            context,
+            address.port,
+            small,
+            address.process.into(),
         ];
-        let large = [first, second, third, self.bytes, self.port.context, self.port.address.port];
         let mut bytes = [0; CARD];
-        let (of_large, of_small) = bytes.split_at_mut(size_of_val(&large));
-        for (place, number) in of_large.chunks_exact_mut(8).zip(large) {
-            place.copy_from_slice(&number.to_ne_bytes());
-        }
-        for (place, number) in of_small.chunks_exact_mut(4).zip(small) {
-            place.copy_from_slice(&number.to_ne_bytes());
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&u64::to_ne_bytes(word));
         }
         bytes
     }
 
     /// The card of these [`CARD`] bytes.
     pub(crate) fn decode(bytes: &[u8]) -> Self {
-        let large =
+        let word =
             |at: usize| u64::from_ne_bytes(bytes[8 * at..][..8].try_into().expect("eight bytes"));
-        let small = |at: usize| {
-            u32::from_ne_bytes(bytes[48 + 4 * at..][..4].try_into().expect("four bytes"))
-        };
+        let address = PeerAddress { process: word(7) as u32, port: word(5) };
         Card {
-            node: [large(0), large(1), large(2)],
-            bytes: large(3),
-            disp_unit: small(0),
-            capability: u8::try_from(small(1)).ok(),
-            port: PortCard {
-                context: large(4),
-                address: PeerAddress { process: small(2), port: large(5) },
-            },
+            node: [word(0), word(1), word(2)],
+            bytes: word(3),
+            disp_unit: word(6) as u32,
+            capability: u8::try_from(word(6) >> 32).ok(),
+            port: PortCard { context: word(4), address },
         }
     }
 }

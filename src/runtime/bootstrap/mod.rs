@@ -1,12 +1,12 @@
-//! How the processes of a new window come to the same transport: what they tell each other, what
-//! follows from it, and in which order the collective steps are taken.
+//! How the processes of a new window choose the same transport: what they exchange, what they
+//! decide from it, and the order of the collective steps.
 //!
 //! Nothing here communicates. The host glue carries out each [`Action`] over the host's collectives
 //! (`src/mpi/bootstrap`), and tests run all processes of a window in one thread.
 //!
 //! | module | what it has |
 //! |---|---|
-//! | [`agreement`] | numbers that the first gather carries, and what follows from the highest ones |
+//! | [`agreement`] | contributions to the first gather, and what the processes decide from them |
 //! | [`card`] | what a process publishes for peers that reach it by messages or RDMA |
 //! | [`setup`] | the steps |
 

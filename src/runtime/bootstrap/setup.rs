@@ -1,7 +1,7 @@
-//! The steps by which the processes of a window come to the same transport: shared memory where all
-//! are on one node, else a router over shared memory, RDMA and messages.
+//! The steps by which the processes of a window choose the same transport: shared memory if all are
+//! on one node, otherwise a router over shared memory, RDMA and messages.
 //!
-//! All processes take the same collective steps in the same order, and end alike.
+//! All processes take the same collective steps in the same order and get the same result.
 
 use std::ffi::c_int;
 
@@ -15,19 +15,18 @@ use crate::transport::shm::SetupError;
 /// Whose memory is in a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SegmentOf {
-    /// Of the processes of this node, by their ranks. Collective over the window, where all
-    /// processes make such a segment.
+    /// That of these ranks, the processes of this node. Making it is collective over the window.
     Node(Vec<Rank>),
-    /// Of this process alone.
+    /// That of this process alone.
     Own,
 }
 
-/// What some process lacks, worst last. The worst of all processes counts.
+/// What a process lacks, worst last. The processes agree on the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub(crate) enum Missing {
     Nothing,
-    /// RDMA, which its device should provide.
+    /// RDMA, although its device should provide it.
     Rdma,
     Memory,
 }
@@ -43,13 +42,13 @@ impl Missing {
     }
 }
 
-/// What is to be done next.
+/// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Make a segment of all processes. The first gather of that carries each process's
-    /// contribution and card, which go to [`Setup::gathered`].
+    /// Make a segment of all processes. Its first gather carries each process's contribution and
+    /// card; pass them to [`Setup::gathered`].
     ShareSegment,
-    /// Open the RDMA device, and gather the cards again with what it can do.
+    /// Open the RDMA device, and gather the cards again with its capability.
     Advertise,
     /// Open the channel for messages between all processes.
     OpenChannel,
@@ -73,7 +72,7 @@ pub(crate) enum Action {
 pub(crate) enum NotMade {
     /// Some process passed an invalid argument, of this error class.
     Invalid(c_int),
-    /// Some process leaves the window to the host.
+    /// Some process wants to leave the window to the host.
     LeftToHost,
     /// The window is left to the host for this reason.
     Unsuitable(SetupError),
@@ -81,18 +80,18 @@ pub(crate) enum NotMade {
     Host(c_int),
 }
 
-/// What has been done.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The segment of all processes was made in all of them, or in none for the same reason.
+    /// The segment of all processes was made in all of them, or failed in all for the same reason.
     Shared(Result<(), SetupError>),
     /// The cards were gathered again.
     Advertised(Vec<Card>),
     /// The channel is open.
     ChannelOpen,
-    /// The segment and the endpoint were made as far as this process could.
+    /// The segment and the endpoint were made, except for what this process lacks.
     Acquired(Missing),
-    /// This is the worst of what any process lacks.
+    /// The worst that any process lacks.
     Agreed(Missing),
 }
 
@@ -103,16 +102,16 @@ pub(crate) struct Setup {
     size: u32,
     /// All memory must be in one segment (`MPI_Win_allocate_shared`).
     must_share: bool,
-    /// Of this process; once gathered, the highest of all.
+    /// That of this process; after the first gather, the maximum over all.
     contribution: Contribution,
     agreement: Option<Agreement>,
     cards: Vec<Card>,
-    /// How peers of the router are reached.
+    /// How the router reaches peers.
     reach: Reach,
     /// The processes of this node, and whether they reach each other through its segment.
     node_ranks: Vec<Rank>,
     uses_shm: bool,
-    /// The segments were made again, of single processes.
+    /// The segments are made again, each for one process.
     is_retry: bool,
 }
 
@@ -136,17 +135,17 @@ impl Setup {
         }
     }
 
-    /// What is to be done first.
+    /// The first step.
     pub(crate) fn start(&self) -> Action {
         Action::ShareSegment
     }
 
-    /// The contribution of this process, or the highest of all.
+    /// The contribution of this process; after the first gather, the maximum over all.
     pub(crate) fn contribution(&self) -> Contribution {
         self.contribution
     }
 
-    /// What was agreed on, after the first gather.
+    /// The agreement. `None` before the first gather.
     pub(crate) fn agreement(&self) -> Option<Agreement> {
         self.agreement
     }
@@ -179,8 +178,8 @@ impl Setup {
         RankTable::new(self.cards.iter().map(|card| card.capability.unwrap_or_default()))
     }
 
-    /// Takes in the first gather: the contributions and cards of all processes.
-    /// `receives_while_waiting` is the same in all of them. Returns whether the segment is wanted.
+    /// Takes the result of the first gather: the contributions and cards of all processes.
+    /// `receives_while_waiting` is the same in all of them. Returns whether to make the segment.
     pub(crate) fn gathered<'a>(
         &mut self,
         each: impl Iterator<Item = (&'a [u8], Card)>,
@@ -195,7 +194,7 @@ impl Setup {
         agreement.tries_memory(self.size)
     }
 
-    /// What follows from what has been done.
+    /// The next step after this result.
     pub(crate) fn next(&mut self, event: Event) -> Action {
         match event {
             Event::Shared(Ok(())) => Action::UseSegment,
@@ -205,20 +204,17 @@ impl Setup {
                 self.connect()
             }
             Event::ChannelOpen => {
-                // Splitting the communicator takes rounds of messages.
-                let some_share = self.some_share_a_node();
-                Action::Acquire(if some_share {
-                    SegmentOf::Node(self.node_ranks.clone())
-                } else {
-                    SegmentOf::Own
-                })
+                // Segments of nodes need a split communicator, which takes rounds of messages.
+                let shares = self.some_share_a_node();
+                let node = || SegmentOf::Node(self.node_ranks.clone());
+                Action::Acquire(if shares { node() } else { SegmentOf::Own })
             }
             Event::Acquired(missing) => Action::Agree(missing),
             Event::Agreed(Missing::Memory) if self.must_share || self.is_retry => {
                 Action::Fail(NotMade::Unsuitable(SetupError::NoMemory))
             }
             Event::Agreed(Missing::Memory) => {
-                // What fails on one node is done without on all of them.
+                // If a segment fails on one node, no node uses one.
                 self.is_retry = true;
                 (self.node_ranks, self.uses_shm) = (vec![self.me], false);
                 Action::Acquire(SegmentOf::Own)
@@ -243,9 +239,9 @@ impl Setup {
             SetupError::Unwanted => agreement.reach,
             reason if must_share => return Action::Fail(NotMade::Unsuitable(reason)),
             SetupError::NotOneNode => agreement.reach,
-            // Where shared memory has failed, its processes are peers like any others.
+            // After shared memory has failed, reach all peers by messages.
             reason => {
-                log::info!("messages instead of shared memory: {reason}");
+                log::info!("peers are reached by messages, not by shared memory: {reason}");
                 Reach::HostMpi
             }
         };
@@ -256,10 +252,10 @@ impl Setup {
         Action::Advertise
     }
 
-    /// All know what there is to know.
+    /// The step after all cards are complete.
     fn connect(&mut self) -> Action {
-        // The processes of a node share a segment, whichever way operations go: programs may ask
-        // for memory that is allocated, and what is attached to a dynamic window is seen there.
+        // The processes of a node share a segment even if operations do not use it: programs may
+        // query the address of allocated memory, and region tables of dynamic windows are in it.
         let own = self.cards[self.me as usize];
         let on_node = |(rank, card): &(Rank, &Card)| *rank == self.me || card.is_on_node_of(&own);
         self.node_ranks = (0..).zip(&self.cards).filter(on_node).map(|(rank, _)| rank).collect();
@@ -285,12 +281,12 @@ impl Setup {
 mod tests {
     use super::*;
 
-    /// What a simulated window's processes meet.
+    /// The inputs of all processes of a simulated window.
     struct Case {
         rng: fastrand::Rng,
         must_share: bool,
         each: Vec<(Contribution, Card)>,
-        /// Whether messages are handled while a process waits in the host.
+        /// Whether the library handles messages while a process waits in the host.
         receives: bool,
     }
 
@@ -301,23 +297,17 @@ mod tests {
             let nodes = rng.u64(1..4);
             let reaches = [Reach::Auto, Reach::Shm, Reach::HostMpi, Reach::Verbs];
             let common = reaches[rng.usize(0..4)];
-            let mut one_in = |odds: u32| rng.u32(0..odds) == 0;
-            let (must_share, receives) = (one_in(4), !one_in(5));
+            let one_in = |rng: &mut fastrand::Rng, odds: u32| rng.u32(0..odds) == 0;
+            let (must_share, receives) = (one_in(&mut rng, 4), !one_in(&mut rng, 5));
             let each = (0..size)
                 .map(|_| {
-                    let class = if one_in(20) { 7 } else { 0 };
-                    let ours = !one_in(20);
-                    let differs = one_in(20);
-                    let reach = if differs { Reach::Auto } else { common };
-                    let contribution = Contribution::new(class, ours, reach, one_in(3));
-                    (contribution, one_in(8), one_in(3))
-                })
-                .collect::<Vec<_>>();
-            let each = each
-                .into_iter()
-                .map(|(contribution, unknown, looked)| {
+                    let class = if one_in(&mut rng, 20) { 7 } else { 0 };
+                    let ours = !one_in(&mut rng, 20);
+                    let reach = if one_in(&mut rng, 20) { Reach::Auto } else { common };
+                    let contribution = Contribution::new(class, ours, reach, one_in(&mut rng, 3));
+                    let unknown = one_in(&mut rng, 8);
                     let node = if unknown { [0; 3] } else { [rng.u64(0..nodes) + 1, 2, 3] };
-                    let capability = looked.then(|| rng.u8(0..3));
+                    let capability = one_in(&mut rng, 3).then(|| rng.u8(0..3));
                     let card = Card { node, capability, bytes: rng.u64(..), ..Card::default() };
                     (contribution, card)
                 })
@@ -325,7 +315,7 @@ mod tests {
             Case { rng, must_share, each, receives }
         }
 
-        /// Runs all processes, and returns how they end.
+        /// Runs all processes. Returns their last steps.
         fn run(&mut self) -> Vec<(Setup, Action)> {
             let size = self.each.len() as u32;
             let mut setups: Vec<Setup> = (0..size)
@@ -358,12 +348,11 @@ mod tests {
                         (0..size).map(|_| Event::Acquired(one(&mut self.rng))).collect()
                     }
                     Action::Agree(_) => {
-                        let missing = |action: &Action| match action {
+                        let missing = actions.iter().map(|action| match action {
                             Action::Agree(missing) => *missing,
                             _ => unreachable!(),
-                        };
-                        let worst = actions.iter().map(missing).max().unwrap();
-                        vec![Event::Agreed(worst); size as usize]
+                        });
+                        vec![Event::Agreed(missing.max().unwrap()); size as usize]
                     }
                 };
                 actions =
@@ -403,7 +392,7 @@ mod tests {
         }
     }
 
-    /// What is the same in all processes at each step.
+    /// The part of a step that is the same in all processes.
     fn kind(action: &Action) -> String {
         match action {
             Action::Acquire(SegmentOf::Node(_)) => "node".into(),
@@ -416,7 +405,7 @@ mod tests {
     fn all_processes_take_the_same_steps_and_end_alike() {
         let mut ends = std::collections::HashMap::<String, u32>::new();
         for seed in 0..20_000 {
-            // To replay it alone: a range of this seed only.
+            // To replay a failure, run the loop over its seed only.
             let replay = format!("seed {seed}");
             let result = std::panic::catch_unwind(|| Case::random(seed).run());
             let ended = result.unwrap_or_else(|_| panic!("{replay}"));

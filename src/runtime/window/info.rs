@@ -24,9 +24,9 @@ pub(crate) struct Attributes {
 /// (MPI-4.1 12.2.1, 12.2.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hints {
-    /// `no_locks`: a lock is served all the same, and the log warns once.
+    /// `no_locks`: locks are served all the same, and the log warns once.
     pub(crate) no_locks: bool,
-    /// `accumulate_ordering`: a bit for each of rar, raw, war, waw, from the lowest one on.
+    /// `accumulate_ordering`: bits 0 to 3 are rar, raw, war and waw.
     /// Accepted. All four orderings are always provided.
     pub(crate) ordering: u8,
     /// `accumulate_ops` is `same_op` and not `same_op_no_op`. Accepted. Any mix is atomic.
@@ -44,12 +44,12 @@ pub(crate) struct Hints {
     pub(crate) single: bool,
     /// `mpi_minimum_memory_alignment` in bytes, for memory that the library allocates.
     pub(crate) alignment: u64,
-    /// The reorder flags that the engine was given.
+    /// The reorder flags, which the engine has too.
     pub(crate) flags: engine::ReorderFlags,
     /// `mpix_rma_fast_path`: operations that are copies take the fast path.
     pub(crate) fast_path: bool,
-    /// `mpi_assert_max_num_notify`: the most notification counters that this process will set; 0 if
-    /// it is not given.
+    /// `mpi_assert_max_num_notify`: the most notification counters that this process will request;
+    /// 0 if it is not given.
     pub(crate) max_counters: u32,
 }
 

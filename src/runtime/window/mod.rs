@@ -22,10 +22,9 @@ pub(crate) struct HostHandle(pub(crate) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostRequest(pub(crate) NonZeroU32);
 
-/// With what result a pending request completes.
+/// The result of a pending request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Completion {
-    /// Without an error.
     Success,
     /// An operation reached memory that its target has not attached. The log says where.
     NotAttached,
@@ -34,12 +33,12 @@ pub(crate) enum Completion {
     WindowBroken(Option<&'static str>),
 }
 
-/// What a request of the host completes with, and so whose faults it reports.
+/// Whose faults a request of the host reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// One operation.
     Operation,
-    /// All operations to this target, or to any.
+    /// All operations to this target, or to all targets.
     Target(Option<Rank>),
 }
 
@@ -52,8 +51,8 @@ pub(crate) struct CounterOutput {
 
 impl CounterOutput {
     /// # Safety
-    /// Until the call ends, or the request that it makes is complete, each is NULL or memory for
-    /// its type that nobody else accesses.
+    /// Each is NULL, or points to memory for its type that nobody else accesses until the call
+    /// returns and the request that it makes is complete.
     pub(crate) unsafe fn new(index: *mut libc::c_int, value: *mut i64) -> Self {
         Self { index, value }
     }
@@ -86,27 +85,27 @@ pub(crate) struct Window {
     pub(crate) engine: engine::Window,
     /// Moves the data.
     pub(crate) port: Transport,
-    /// The host's window under which the application knows it.
+    /// The host's window, by which the application names this one.
     pub(crate) handle: HostHandle,
     /// Number of processes of the window.
     pub(crate) size: u32,
-    /// Operations of this process may stay in flight, so calls that close an epoch poll for them.
+    /// Calls that close an epoch poll, since operations may still be in flight.
     pub(crate) polls: bool,
-    /// Polls left before the idle window is armed: a peer has contacted it a short while ago.
+    /// Polls left before the idle window is armed, after a peer has contacted it.
     polls_before_arming: u32,
     /// The window's group at the host, freed with the window.
     pub(crate) group: HostHandle,
-    /// See [`Attributes`].
     pub(crate) attributes: Box<Attributes>,
-    /// See [`Hints`].
     pub(crate) hints: Hints,
-    /// Calls that wait in this window without holding the guard; it must not be freed meanwhile.
+    /// Number of calls that wait in this window without holding the guard. It must not be freed
+    /// meanwhile.
     pub(crate) waiting: u32,
-    /// Those of [`waiting`](Self::waiting) that wait for a request. They return when it completes.
+    /// How many of the [`waiting`](Self::waiting) calls wait for a request. They return when it
+    /// completes.
     pub(crate) request_waits: u32,
     /// The log has warned that the application locks a window with `no_locks=true`.
     pub(crate) warned_of_locks: bool,
-    /// Only of allocated windows, under `MPI_THREAD_MULTIPLE`.
+    /// Only allocated windows have one, under `MPI_THREAD_MULTIPLE`.
     pub(super) fast_path: Option<&'static FastPath>,
     /// The window is in the registry's list of attended windows.
     pub(super) attended: bool,
@@ -114,11 +113,12 @@ pub(crate) struct Window {
     polls_since_clock: u32,
     /// When this window began to wait, or when its peers were last probed.
     waits_since: Option<Instant>,
-    /// A poll has made progress since then, for this process or for a peer.
+    /// A poll has made progress since [`waits_since`](Self::waits_since), for this process or for a
+    /// peer.
     progressed: bool,
-    /// A test has found nothing complete since then: a loop of tests is a wait.
+    /// A test since then found nothing complete. A loop of tests counts as a wait.
     test_incomplete: bool,
-    /// What the log last said that this window waits for.
+    /// What this window waits for, as last logged.
     last_report: String,
     /// The host's request of each pending request of the engine that has one, by its index.
     requests: Vec<Option<(HostRequest, Scope)>>,
@@ -166,8 +166,8 @@ impl Window {
         }
     }
 
-    /// After an operation to `target`: if it was a copy, lets other threads copy too, without
-    /// entering the runtime.
+    /// Called after an operation to `target`. If it was a copy, lets other threads copy too,
+    /// without entering the runtime.
     #[inline]
     pub(crate) fn open_fast_path(&self, target: Rank) {
         if let Some(fast_path) = self.fast_path
@@ -188,17 +188,14 @@ impl Window {
     /// The memory of `target` as mapped here, if put and get to it are copies by load and store. It
     /// does not move while the window exists.
     pub(super) fn mapped_target(&self, target: Rank) -> Option<MappedTarget> {
-        if target < self.size && self.hints.fast_path {
-            self.port.mapped_target(target)
-        } else {
-            None
-        }
+        let may_copy = target < self.size && self.hints.fast_path;
+        if may_copy { self.port.mapped_target(target) } else { None }
     }
 
-    /// Ties a pending request of the engine to one of the host.
+    /// Binds a pending request of the engine to one of the host.
     pub(crate) fn bind(&mut self, id: RequestId, request: HostRequest, scope: Scope) {
         let at = id.index as usize;
-        // Requests of blocking calls have no request of the host: their entries stay empty.
+        // Blocking calls make no request of the host: the entries of their requests stay empty.
         if at >= self.requests.len() {
             self.requests.resize(at + 1, None);
         }
@@ -216,8 +213,8 @@ impl Window {
         }
     }
 
-    /// Polls the counters that a pending request waits for up to `polls` times, and nothing else.
-    /// True if that completes it: its output arguments are written then, and nothing reports it.
+    /// Polls only the counters that a pending request waits for, up to `polls` times. True if that
+    /// completes the request: its output arguments are then written, and nothing reports it later.
     #[inline]
     pub(crate) fn poll_counters_of(&mut self, id: RequestId, polls: u32) -> bool {
         let found = with_port!(&mut self.port, port => self.engine.take_awaited(port, id, polls));
@@ -231,13 +228,13 @@ impl Window {
         true
     }
 
-    /// True if an open lock epoch does not hold its lock yet, and may still get it.
+    /// Whether an open lock epoch does not hold its lock yet, and may still get it.
     #[inline]
     pub(crate) fn awaits_open_lock(&self) -> bool {
         self.engine.awaits_open_lock() && !self.port.is_broken()
     }
 
-    /// True if no epoch or operation of this process can make progress any more.
+    /// Whether no epoch or operation of this process can make progress any more.
     pub(crate) fn is_settled(&self) -> bool {
         self.engine.is_quiet() || self.port.is_broken()
     }
@@ -247,8 +244,8 @@ impl Window {
         self.engine.rank()
     }
 
-    /// Completes the host's requests for those that the engine has completed. True if there were
-    /// any.
+    /// Completes the host's request of each request that the engine has completed. True if there
+    /// was one.
     #[inline]
     pub(crate) fn report(&mut self, host: &Host) -> bool {
         let mut any = false;
@@ -259,11 +256,11 @@ impl Window {
             {
                 output.write(found);
             }
-            // Requests of blocking calls have no request of the host.
             let failed = self.engine.take_failed(id);
             if failed {
                 self.failed_request = Some(id);
             }
+            // Requests of blocking calls have no request of the host.
             if let Some((request, scope)) =
                 self.requests.get_mut(id.index as usize).and_then(Option::take)
             {
@@ -290,16 +287,16 @@ impl Window {
     #[cold]
     fn fail_requests(&mut self, host: &Host) -> bool {
         let pending = std::mem::take(&mut self.requests);
-        // The engine need not look for their notifications any more.
+        // The engine need not wait for their notifications any more.
         self.engine
             .withdraw_waits(|id| pending.get(id.index as usize).is_some_and(Option::is_some));
-        let any = pending.iter().any(Option::is_some);
-        let why = self.port.lost().map(|(_, why)| why);
-        pending
-            .into_iter()
-            .flatten()
-            .for_each(|(request, _)| (host.complete)(request, Completion::WindowBroken(why)));
         self.counter_outputs.clear();
+        let why = self.port.lost().map(|(_, why)| why);
+        let mut any = false;
+        for (request, _) in pending.into_iter().flatten() {
+            (host.complete)(request, Completion::WindowBroken(why));
+            any = true;
+        }
         any
     }
 
@@ -318,7 +315,7 @@ impl Window {
         moved
     }
 
-    /// Counts a poll of a wait that has found nothing to advance the window.
+    /// Counts a poll. Probes peers and reports a stalled wait when it is time.
     #[inline]
     pub(crate) fn count_poll(&mut self) {
         self.polls_since_clock += 1;
@@ -327,7 +324,8 @@ impl Window {
         }
     }
 
-    /// Between two polls of a wait: polls the RDMA completion queue, unless the wait is for memory.
+    /// Polls the RDMA completion queue between two polls of a wait, unless peers end that wait by
+    /// writing a word.
     #[inline]
     pub(crate) fn spin_briefly(&self) {
         if !self.engine.watches_words() {
@@ -335,14 +333,14 @@ impl Window {
         }
     }
 
-    /// A test has found nothing complete, and is about to sweep.
+    /// Counts a test that found nothing complete and is about to sweep.
     #[inline]
     pub(crate) fn count_incomplete_test(&mut self) {
         self.test_incomplete = true;
         self.polls_since_clock += POLLS_OF_A_TEST;
     }
 
-    /// While this window waits, probes its peers periodically, even under load. Logs once what a
+    /// Probes the peers periodically while this window waits, even under load. Logs once what a
     /// stalled wait is waiting for [EP-10].
     #[cold]
     #[allow(clippy::disallowed_methods, reason = "only to say how long a wait has lasted")]
@@ -351,7 +349,7 @@ impl Window {
         let quiet = self.engine.is_quiet();
         let waits = !quiet || self.waiting != 0 || self.engine.expectations_waiting() != 0;
         if !waits && !self.test_incomplete {
-            // The window is polled for its peers; its own next wait starts the clock again.
+            // Only peers need these polls. The next wait of this process starts the clock again.
             self.waits_since = None;
             return;
         }
@@ -359,9 +357,9 @@ impl Window {
         match self.waits_since {
             Some(since) if now.duration_since(since) < LONG_WAIT => return,
             Some(_) => {
-                let standing = self.port.probe();
+                let connections = self.port.probe();
                 if waits && !self.progressed {
-                    self.report_wait(quiet, &standing);
+                    self.report_wait(quiet, &connections);
                 }
                 self.test_incomplete = false;
             }
@@ -372,21 +370,21 @@ impl Window {
     }
 
     #[cold]
-    fn report_wait(&mut self, quiet: bool, standing: &str) {
+    fn report_wait(&mut self, quiet: bool, connections: &str) {
         let waits =
             if quiet { "no epoch is pending".to_owned() } else { self.engine.waits().to_string() };
         if waits != self.last_report {
             log::info!(
-                "window {:#x} has waited for {LONG_WAIT:?}: {waits}{standing}",
+                "window {:#x} has waited for {LONG_WAIT:?}: {waits}{connections}",
                 self.handle.0
             );
             self.last_report = waits;
         }
     }
 
-    /// After a call that closes an epoch or starts a flush: polls until in-flight operations stop
-    /// completing, so that the *done* need not wait for the next call, which may be far away
-    /// [PR-3]. Gives the outcome as it is then.
+    /// Called after a call that closes an epoch or starts a flush. Polls until in-flight operations
+    /// stop completing, so that the *done* need not wait for the next call, which may come much
+    /// later [PR-3]. Returns the outcome after that.
     #[inline]
     pub(crate) fn poll_while_moving(&mut self, outcome: Outcome) -> Outcome {
         let Outcome::Pending(id) = outcome else { return outcome };
@@ -398,12 +396,12 @@ impl Window {
         if self.engine.is_pending(id) { outcome } else { Outcome::Complete }
     }
 
-    /// Polls a few times before a request of the host is made for a pending one: making it costs
-    /// more than many requests wait, such as those for a lock that a neighbour is just handing
+    /// Polls a few times before the host's request of a pending request is made. Making it takes
+    /// longer than many requests are pending, for example if a neighbour is just handing a lock
     /// over. True if the request is complete.
     #[inline]
     pub(crate) fn poll_before_request(&mut self, id: RequestId, host: &Host) -> bool {
-        // A deferred epoch waits for other epochs, and counters were polled by the call itself.
+        // A deferred epoch waits for other epochs, and the call itself has polled counters.
         if self.engine.defers() || self.engine.awaits(id) {
             return false;
         }
@@ -413,22 +411,21 @@ impl Window {
         })
     }
 
-    /// True if the request completed because its operation failed. To be called as soon as it is
-    /// complete.
+    /// Whether the request completed because its operation failed. Call it as soon as the request
+    /// is complete.
     pub(crate) fn has_failed(&mut self, id: RequestId) -> bool {
         self.failed_request.take() == Some(id)
     }
 
-    /// True if the window waits for nothing and is armed, so that sweeps may leave it out. One that
-    /// was contacted a short while ago is armed a little later, since more may follow, unless
-    /// `at_once`.
+    /// True if the window waits for nothing and is armed, so that sweeps may skip it. A window
+    /// that was contacted recently is armed only after some more polls, unless `at_once`.
     #[inline]
     pub(crate) fn is_idle(&mut self, at_once: bool) -> bool {
         self.engine.is_quiet() && (self.port.is_armed() || self.try_arm(at_once))
     }
 
-    /// Whether a peer has contacted this window since it was armed. If so it is polled for a while,
-    /// since more may follow.
+    /// Whether a peer has contacted this window since it was armed. If so, it is polled for a
+    /// while, since the peer often does more.
     pub(super) fn was_contacted(&mut self) -> bool {
         let contacted = !self.port.is_armed();
         if contacted {
@@ -450,14 +447,14 @@ impl Window {
 /// Polls of an idle window before it is armed: some 10 us, several round trips of a peer.
 const POLLS_BEFORE_ARMING: u32 = 256;
 
-/// Polls before a request of the host is made; more gain nothing.
+/// Polls before a request of the host is made. More polls gain nothing.
 const POLLS_BEFORE_REQUEST: u32 = 4;
-/// Entries for requests that a window keeps allocated when none is pending.
+/// Most entries for requests that a window keeps allocated when none is pending.
 const KEPT: usize = 1024;
 /// Polls between two readings of the clock: few, since on an oversubscribed node a poll that yields
 /// may take milliseconds.
 const POLLS_PER_CLOCK: u32 = 1 << 8;
-/// What a test counts for: a program may compute for long between two tests.
+/// Polls that a test counts as, since a program may compute for long between two tests.
 const POLLS_OF_A_TEST: u32 = POLLS_PER_CLOCK / 4;
-/// Time after which a wait is reported and its peers are probed.
+/// Time after which a wait is logged and its peers are probed.
 const LONG_WAIT: Duration = Duration::from_secs(2);
