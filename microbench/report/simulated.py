@@ -6,6 +6,7 @@ usage: simulated.py RESULTS
 
 import json
 import sys
+import textwrap
 from pathlib import Path
 
 from results import COLOURS, plt, size_text
@@ -72,7 +73,7 @@ def patterns(folder, rows):
     head = ("figure", "pattern", "series", "value", "put", "paper, µs", "ours, µs", "difference")
     return ["## Inefficiency patterns and reorder flags (figures 2 to 11)", "",
             "`*`: the paper describes the value in words (1000 µs of delay or work, transfers of "
-            "340 µs). Without `*`: it states the number.",
+            "340 µs). Without `*`: it states the number. "
             "In Late Unlock and Wait at Fence a computing process must notify a peer, which needs "
             "its CPU or a progress thread.",
             "", *markdown(head, table), "Made by " + ", ".join(commands(rows)) + ".", ""]
@@ -250,6 +251,13 @@ def engine(folder, pending, transacted):
     return text
 
 
+def wrapped(line):
+    """A paragraph in lines of at most 100 columns; tables and headings as they are."""
+    if not line or line[0] in "|#!":
+        return line
+    return textwrap.fill(line, 100, break_long_words=False, break_on_hyphens=False)
+
+
 def main():
     """Reads the results."""
     folder = Path(sys.argv[1])
@@ -259,9 +267,9 @@ def main():
             "[Real programs on real ranks](programs.md), plain and preloaded, have a page of their "
             "own.", "",
             f"The production engine on a simulated network, profile `{some['profile']}` "
-            f"(`src/sim/profile.rs`, every parameter with its reason). The network is",
+            f"(`src/sim/profile.rs`, every parameter with its reason). The network is "
             "calibrated on one number of the paper, 340 µs for an epoch with a put of 1 MB; "
-            "everything else follows from it. The same command gives the same results.",
+            "everything else follows from it. The same command gives the same results. "
             "`make figures` makes this page, `make figures-full` the large sizes too.", ""]
     if parts["patterns"]:
         text += patterns(folder, chosen_patterns(parts["patterns"]))
@@ -270,7 +278,8 @@ def main():
     if parts["lu"]:
         text += lu(folder, parts["lu"])
     text += engine(folder, parts["pending"], parts["transactions"])
-    (folder / "README.md").write_text("\n".join(text).rstrip() + "\n", encoding="utf-8")
+    page = "\n".join(map(wrapped, text)).rstrip() + "\n"
+    (folder / "README.md").write_text(page, encoding="utf-8")
     print(f"table: {folder / 'README.md'}, figures: {folder / 'figures'}")
 
 

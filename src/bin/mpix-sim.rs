@@ -223,7 +223,10 @@ fn run(arguments: &Arguments) -> Result<(), String> {
             {
                 let parameters = LuParameters { size, depth: *depth, ahead: *ahead };
                 let ring = (size, *depth, *ahead);
-                run_series(arguments, machine, "lu", ranks, series, |calls, _| {
+                run_series(arguments, machine, "lu", ranks, series, |calls, reorder| {
+                    if reorder {
+                        return Err("lu has no series reorder".into());
+                    }
                     let outcome = applications::lu(machine, progress_thread, ranks, ring, calls)?;
                     Ok((&parameters, outcome))
                 })?;

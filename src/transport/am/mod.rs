@@ -351,7 +351,9 @@ impl Protocol {
 
     /// Ends the protocol, after [`drain`](Self::drain).
     pub fn release(self) {
-        // In a failed window the host may still write to the buffers of discarded transfers.
-        std::mem::forget(self.transfers);
+        // A failed window leaves transfers behind, into whose buffers the host may still write.
+        if self.transfers.len() > 0 {
+            std::mem::forget(self.transfers);
+        }
     }
 }

@@ -143,10 +143,6 @@ macro_rules! counted {
                     },
                     Status::new(status),
                 );
-        }
-        #[cfg(mpi_large_count)]
-        interpose! {
-            drive::must_drive_now;
             $replace(
                 buf: *mut c_void, count: $count, datatype: MPI_Datatype, dest: c_int,
                 sendtag: c_int, source: c_int, recvtag: c_int, comm: MPI_Comm,

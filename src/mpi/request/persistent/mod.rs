@@ -292,9 +292,10 @@ pub(crate) fn test_all(
     Some(code)
 }
 
-/// One poll of `MPI_Waitany` and `MPI_Testany`: of ours in `mixed`, then of the host's. Returns the
-/// call's code when one is complete.
+/// One poll of `call`, `MPI_Waitany` or `MPI_Testany`: of ours in `mixed`, then of the host's.
+/// Returns the call's code when one is complete.
 fn any(
+    call: &'static str,
     mixed: &mut Mixed,
     requests: &[Cell<MPI_Request>],
     index: Out<'_, c_int>,
@@ -302,7 +303,7 @@ fn any(
 ) -> Option<c_int> {
     if let Some((at, request)) = mixed.first_complete() {
         index.write(at as c_int);
-        return Some(finish_one("MPI_Waitany", request, status));
+        return Some(finish_one(call, request, status));
     }
     let (mut found, mut flag) = (MPI_UNDEFINED, 0);
     let code = host_calls::test_any(cells(&mut mixed.shown), &mut found, &mut flag, status);
@@ -323,7 +324,7 @@ pub(crate) fn wait_any(
 ) -> Option<c_int> {
     let requests = requests?;
     let mut mixed = Mixed::of(requests.iter().map(Cell::get))?;
-    Some(drive::until(|| any(&mut mixed, requests, index, status)))
+    Some(drive::until(|| any("MPI_Waitany", &mut mixed, requests, index, status)))
 }
 
 /// `MPI_Testany`
@@ -336,7 +337,7 @@ pub(crate) fn test_any(
     let requests = requests?;
     let mut mixed = Mixed::of(requests.iter().map(Cell::get))?;
     step(enter());
-    let code = any(&mut mixed, requests, index, status);
+    let code = any("MPI_Testany", &mut mixed, requests, index, status);
     flag.write(c_int::from(code.is_some()));
     if code.is_none() {
         index.write(MPI_UNDEFINED);
@@ -344,9 +345,10 @@ pub(crate) fn test_any(
     Some(code.unwrap_or(MPI_SUCCESS))
 }
 
-/// One poll of `MPI_Waitsome` and `MPI_Testsome`: of the host's requests, then of ours in `mixed`.
-/// Returns how many are complete, and the call's code.
+/// One poll of `call`, `MPI_Waitsome` or `MPI_Testsome`: of the host's requests, then of ours in
+/// `mixed`. Returns how many are complete, and the call's code.
 fn some(
+    call: &'static str,
     mixed: &mut Mixed,
     requests: &[Cell<MPI_Request>],
     indices: OutList<'_, c_int>,
@@ -365,7 +367,7 @@ fn some(
     if code == MPI_SUCCESS
         && ended.iter().any(|(_, request)| matches!(active(*request), Some(State::Failed(_))))
     {
-        code = in_status("MPI_Waitsome");
+        code = in_status(call);
         statuses.first(number as usize).for_each(|status| status.set_error(MPI_SUCCESS));
     }
     for (at, request) in ended {
@@ -386,11 +388,12 @@ pub(crate) fn wait_some(
 ) -> Option<c_int> {
     let requests = requests?;
     let mut mixed = Mixed::of(requests.iter().map(Cell::get))?;
+    let call = if waits { "MPI_Waitsome" } else { "MPI_Testsome" };
     if !waits {
         step(enter());
     }
     let (number, code) = drive::until(|| {
-        let (number, code) = some(&mut mixed, requests, indices, statuses);
+        let (number, code) = some(call, &mut mixed, requests, indices, statuses);
         (number > 0 || code != MPI_SUCCESS || !waits).then_some((number, code))
     });
     outcount.write(number);
