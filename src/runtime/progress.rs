@@ -197,7 +197,7 @@ impl Drop for Backoff {
 }
 
 /// Looks between two rounds of progress of the rest of the process (other windows, the host).
-const LOOKS_PER_ROUND: u32 = 32;
+const LOOKS_PER_ROUND: u32 = 64;
 /// Looks without a pause between them. A look takes about as long as a pause, and most hand-overs
 /// end within the first ones.
 const EAGER: u32 = 128;

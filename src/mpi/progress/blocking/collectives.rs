@@ -2,13 +2,51 @@
 //! the two forms do not match each other [PR-5].
 
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::interpose;
+use crate::mpi::abi::host::exports;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 use crate::runtime::process::multiple;
+
+/// Whether the application has made an error handler. Until then communicators have predefined
+/// ones, and a broadcast need not ask for them.
+static HAS_ERRHANDLERS: AtomicBool = AtomicBool::new(false);
+
+/// The calls that make an error handler for communicators.
+macro_rules! make_errhandler {
+    ($($name:ident => $host:ident;)*) => {
+        $(
+            /// Interposed to learn that the application makes error handlers.
+            ///
+            /// # Safety
+            /// As MPI says of the call.
+            pub unsafe extern "C" fn $name(
+                function: MPI_Comm_errhandler_function,
+                errhandler: *mut MPI_Errhandler,
+            ) -> c_int {
+                HAS_ERRHANDLERS.store(true, Ordering::Relaxed);
+                // SAFETY: the application's arguments, passed on.
+                unsafe { $host(function, errhandler) }
+            }
+        )*
+        exports! {
+            $($name(function: MPI_Comm_errhandler_function, errhandler: *mut MPI_Errhandler);)*
+        }
+    };
+}
+
+make_errhandler! {
+    MPI_Comm_create_errhandler => PMPI_Comm_create_errhandler;
+}
+
+#[cfg(mpi_host = "mpich")]
+make_errhandler! {
+    MPI_Errhandler_create => PMPI_Errhandler_create;
+}
 
 /// A communicator whose error handler is replaced by `MPI_ERRORS_RETURN` while the host reports an
 /// error whose class this library corrects.
@@ -23,7 +61,7 @@ impl SuspendedErrhandler {
     /// The communicator is invalid; the host has raised the error.
     fn new(comm: MPI_Comm) -> Result<Self, c_int> {
         // Another thread's calls on this communicator need the handler.
-        if multiple() {
+        if multiple() || !HAS_ERRHANDLERS.load(Ordering::Relaxed) {
             return Ok(SuspendedErrhandler { comm, handler: None });
         }
         let mut handler = MPI_ERRORS_RETURN;
