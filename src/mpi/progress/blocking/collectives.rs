@@ -41,10 +41,6 @@ macro_rules! make_errhandler {
 
 make_errhandler! {
     MPI_Comm_create_errhandler => PMPI_Comm_create_errhandler;
-}
-
-#[cfg(mpi_host = "mpich")]
-make_errhandler! {
     MPI_Errhandler_create => PMPI_Errhandler_create;
 }
 
