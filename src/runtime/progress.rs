@@ -295,14 +295,23 @@ pub(crate) fn step(mut guard: Guard) {
     progress_host();
 }
 
-/// Polls only what a blocking call waits for, between two rounds of general progress. It does not
-/// pause, since on some processors a pause takes longer than a notification takes to arrive.
+/// Polls only what a blocking call waits for, between two rounds of general progress. By default it
+/// does not pause, since on some processors a pause takes longer than a notification takes to
+/// arrive.
 #[derive(Debug, Default)]
 pub(crate) struct FocusedPoll {
     rounds: u32,
+    pauses: bool,
 }
 
 impl FocusedPoll {
+    /// A poll that pauses between looks: for words that a peer stores right behind the data. Each
+    /// look fetches their cache line, and while the peer waits for the lines of its data, it would
+    /// lose that line again and again.
+    pub(crate) fn pausing() -> Self {
+        Self { pauses: true, ..Self::default() }
+    }
+
     /// One round of looks. True if `look` has returned true.
     pub(crate) fn look(
         &mut self,
@@ -316,6 +325,8 @@ impl FocusedPoll {
         self.rounds = self.rounds.saturating_add(1);
         let looks = if window.port.uses_network() && self.rounds > EAGER_ROUNDS {
             LOOKS / 8
+        } else if self.pauses {
+            LOOKS / 2
         } else {
             LOOKS
         };
@@ -325,6 +336,9 @@ impl FocusedPoll {
             }
             if !window.port.poll_notifications() {
                 return look(window);
+            }
+            if self.pauses {
+                std::hint::spin_loop();
             }
         }
         false
