@@ -113,6 +113,9 @@
  *     computes after MPIX_Win_iunlock of a lock that is not granted yet delays the processes behind
  *     it until its next MPI call: its transfers and the release are its own work.
  *   - A fence of P processes takes about log2(P) steps, and each process takes part in each.
+ *   - Windows from MPI_Win_create and MPI_Win_create_dynamic: a put or get of less than 64 KB that
+ *     follows others may stay at its origin until that makes its next call on the window, or its
+ *     next MPI call that waits.
  *   - Windows from MPI_Win_create and MPI_Win_create_dynamic without cross-memory attach
  *     (MPIX_RMA_CMA=off, or forbidden by the system): the target carries out operations in any of
  *     its MPI calls; the origin sees their completion, and tells others, in its next call.

@@ -149,6 +149,61 @@ fn the_origin_consumes_while_the_target_polls() {
     });
 }
 
+/// A slot by reference, and the two ranges of bytes that it refers to.
+#[derive(Default)]
+struct Divided {
+    head: AtomicU64,
+    consumer_lock: AtomicU32,
+    stamp: AtomicU64,
+    claimed: AtomicU64,
+    ranges: [UnsafeCell<u64>; 2],
+}
+
+impl Divided {
+    fn words(&self) -> ChannelWords<'_> {
+        ChannelWords { head: &self.head, consumer_lock: &self.consumer_lock }
+    }
+
+    /// Copies what is unclaimed; returns the number of ranges.
+    fn copy(&self) -> usize {
+        std::iter::from_fn(|| Claims(&self.claimed).claim(1, 2))
+            .inspect(|(start, _)| {
+                self.ranges[*start as usize].with_mut(|range| unsafe { *range += 1 })
+            })
+            .count()
+    }
+
+    /// The target polls once.
+    fn help(&self) {
+        let Some(mut consumer) = self.words().try_consume() else { return };
+        if consumer.position() == 0 && published(&self.stamp, 0).is_some() {
+            self.copy();
+            consumer.advance(1);
+        }
+    }
+}
+
+#[test]
+fn both_ends_copy_an_operation_by_reference() {
+    bounded(3).check(|| {
+        let divided = Arc::new(Divided::default());
+        let target = {
+            let divided = Arc::clone(&divided);
+            thread::spawn(move || divided.help())
+        };
+        publish(&divided.stamp, 0, 7);
+        let mine = divided.copy();
+        // What the origin has not copied itself, it knows from the head.
+        while mine < 2 && divided.words().applied() == 0 {
+            thread::yield_now();
+        }
+        for range in &divided.ranges {
+            range.with(|range| assert_eq!(unsafe { *range }, 1));
+        }
+        target.join().unwrap();
+    });
+}
+
 #[test]
 fn a_signal_is_seen_after_completed_operations() {
     bounded(2).check(|| {

@@ -172,10 +172,13 @@ pub(super) struct Tag {
     pub(super) extent: u8,
     /// The payload starts with a list of runs (`run_list`), and the slot's displacement is unused.
     pub(super) has_run_list: bool,
+    /// The payload is a [`Reference`](super::reference::Reference) to the origin's buffer.
+    pub(super) is_reference: bool,
 }
 
-/// Flag of a payload with a run list, beside the kind.
+/// Flags beside the kind.
 const LISTED: u8 = 0x80;
+const REFERENCE: u8 = 0x40;
 
 impl Tag {
     #[inline(always)]
@@ -186,20 +189,23 @@ impl Tag {
             reduction: op.reduction,
             extent: op.extent,
             has_run_list,
+            is_reference: false,
         }
     }
 
     #[inline(always)]
     pub(super) fn encode(self) -> u32 {
-        let kind = self.kind as u8 | if self.has_run_list { LISTED } else { 0 };
+        let kind = self.kind as u8
+            | if self.has_run_list { LISTED } else { 0 }
+            | if self.is_reference { REFERENCE } else { 0 };
         u32::from_le_bytes([kind, self.element.0, self.reduction.0, self.extent])
     }
 
     #[inline(always)]
     pub(super) fn decode(tag: u32) -> Self {
         let [kind, element, reduction, extent] = tag.to_le_bytes();
-        let has_run_list = kind & LISTED != 0;
-        let kind = match kind & !LISTED {
+        let (has_run_list, is_reference) = (kind & LISTED != 0, kind & REFERENCE != 0);
+        let kind = match kind & !(LISTED | REFERENCE) {
             0 => OpKind::Put,
             1 => OpKind::Get,
             2 => OpKind::Accumulate,
@@ -212,6 +218,7 @@ impl Tag {
             reduction: Reduction(reduction),
             extent,
             has_run_list,
+            is_reference,
         }
     }
 
@@ -236,13 +243,14 @@ mod tests {
             OpKind::GetAccumulate,
             OpKind::CompareAndSwap,
         ] {
-            for has_run_list in [false, true] {
+            for (has_run_list, is_reference) in [(false, false), (true, false), (false, true)] {
                 let tag = Tag {
                     kind,
                     element: Element(200),
                     reduction: Reduction(13),
                     extent: 32,
                     has_run_list,
+                    is_reference,
                 };
                 assert_eq!(Tag::decode(tag.encode()), tag);
             }

@@ -1,26 +1,33 @@
 //! Operations on other processes' memory in created windows: which way each takes, who drives it.
 //!
-//! They go through the channel to their target. While the target polls, two processors work at the
-//! same time, and a long transfer takes about as long as one copy. The kernel's copy is slower,
-//! because it looks up every page. If the target does not poll, this process assists: it takes the
-//! target's part by cross-memory attach, where that is allowed. Long puts and gets then bypass the
-//! channel. Accumulates never do, so those of one origin keep their order, and atomic operations
-//! have only one path [AT-1].
+//! Short ones go through the channel to their target. So do accumulates of any length, which keeps
+//! those of one origin in order, and atomic operations have only one path [AT-1]. If the target
+//! does not poll, this process assists: it takes the target's part by cross-memory attach, where
+//! that is allowed.
+//!
+//! Other puts and gets are copied by cross-memory attach from the start: several by one system call
+//! ([`super::gather`]), or by both processes ([`super::reference`]). Of three ways to copy a long
+//! one, the fastest is learned: alone, divided, and through the channel, where both processors copy
+//! all bytes.
 
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
+use std::time::Instant;
 
 use crate::engine::{Op, OpKind, Posted, Rank, Stage, Ticket};
 use crate::sync::Ordering::Relaxed;
 use crate::sync::yield_now;
 use crate::transport::datatype::Shapes;
 
+use super::adaptive::Choice;
 use super::cma::{self, Direction};
 use super::cma_consumer::{CmaConsumer, CmaPeer};
 use super::context::Context;
+use super::gather::GATHERED_MAX;
 use super::inbox::Inbox;
 use super::outbox::{Outbox, SHORT};
+use super::reference::{DIVIDED_MIN, REFERENCE_MIN, buffer_of, long_class};
 use super::regions::Regions;
 
 /// Idle polls before [`Channels::drive_while`] checks whether the target polls. About 1 µs.
@@ -32,6 +39,10 @@ const IDLE_CHECKS: u32 = 10;
 /// Times that this process yields its processor to a target that was preempted while it held the
 /// consumer lock: several time slices.
 const YIELDS: u32 = 10_000;
+
+/// Ways to copy a long put or get. Any other number: by this process alone.
+const DIVIDED: usize = 1;
+const THROUGH_CHANNEL: usize = 2;
 
 /// Result of assisting a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,10 +93,17 @@ impl Channels {
             return Posted::Complete;
         }
         let index = self.outbox_of(op.target);
-        let outbox = &mut self.outboxes[index as usize];
+        if op.len >= REFERENCE_MIN && self.cma && is_copy(op) && op.notification.is_none() {
+            return self.post_copy(index, op, ticket, shapes);
+        }
+        if op.notification.is_some() {
+            // As through the channel, the notification follows all earlier operations.
+            self.copy_gathered(index);
+        }
         if op.len > SHORT as u64 {
             return self.post_long(index, op, ticket, shapes);
         }
+        let outbox = &mut self.outboxes[index as usize];
         let posted = outbox.post(op, ticket);
         if posted != Posted::NoResource {
             self.activate(index);
@@ -103,23 +121,109 @@ impl Channels {
         }
     }
 
-    /// Starts a long operation and drives it while it moves. After this call the origin may compute
-    /// without delaying the transfer, unless the target does not poll and cross-memory attach is
-    /// not allowed.
+    /// Copies a put or get by cross-memory attach: alone, together with others, or together with
+    /// the target. See [`super::gather`] and [`super::reference`].
+    #[inline(never)]
+    fn post_copy(&mut self, index: u32, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> Posted {
+        if op.len >= DIVIDED_MIN {
+            return self.post_divided(index, op, ticket, shapes);
+        }
+        let outbox = &mut self.outboxes[index as usize];
+        if op.len < GATHERED_MAX {
+            if !outbox.gather.takes(op.kind) {
+                self.copy_gathered(index);
+            }
+            let there = self.context.parts.rank(op.target).info.0.memory + op.disp;
+            let outbox = &mut self.outboxes[index as usize];
+            if outbox.gather.add(op, ticket, there) {
+                if outbox.gather.is_full() {
+                    self.copy_gathered(index);
+                }
+                self.activate(index);
+                return Posted::Pending;
+            }
+        } else if outbox.post_reference(op, ticket) {
+            self.activate(index);
+            self.wake(index);
+            return Posted::Pending;
+        }
+        self.post_alone(index, op, ticket, shapes)
+    }
+
+    /// Copies a put or get by cross-memory attach.
+    fn post_alone(&mut self, index: u32, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> Posted {
+        if self.copy(op, 0, op.len as usize) {
+            Posted::Complete
+        } else {
+            self.post_long(index, op, ticket, shapes)
+        }
+    }
+
+    /// Copies a long put or get in the way that has been the fastest for its length.
+    #[allow(clippy::disallowed_methods, reason = "only to learn which way is the fastest")]
+    fn post_divided(&mut self, index: u32, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> Posted {
+        let class = long_class(op.len);
+        let Choice { way, timed } = self.outboxes[index as usize].long_ways[class].choose();
+        let begin = timed.then(Instant::now);
+        let posted = match way {
+            DIVIDED if self.outboxes[index as usize].post_reference(op, ticket) => {
+                self.activate(index);
+                self.wake(index);
+                self.copy_waiting(index, false);
+                match self.outboxes[index as usize].is_last_complete() {
+                    true => Posted::Complete,
+                    false => Posted::Pending,
+                }
+            }
+            THROUGH_CHANNEL => self.post_long(index, op, ticket, shapes),
+            _ => self.post_alone(index, op, ticket, shapes),
+        };
+        if let Some(begin) = begin
+            && posted != Posted::NoResource
+        {
+            self.drive_while(index, |outbox| !outbox.is_applied());
+            self.outboxes[index as usize].long_ways[class].note(way, begin.elapsed());
+        }
+        posted
+    }
+
+    /// Copies the operations that wait for a common system call.
+    fn copy_gathered(&mut self, index: u32) -> bool {
+        let outbox = &mut self.outboxes[index as usize];
+        if outbox.gather.is_empty() {
+            return false;
+        }
+        let pid = self.context.parts.rank(outbox.target).info.0.process.pid;
+        if let Err(error) = outbox.run_gathered(pid) {
+            self.disable_cma(&error);
+        }
+        true
+    }
+
+    /// Copies what is gathered, and what the target has not begun to copy of operations by
+    /// reference. True if there was anything. `waits`: this process has nothing else to do.
+    fn copy_waiting(&mut self, index: u32, waits: bool) -> bool {
+        let mut copied = self.copy_gathered(index);
+        while let Some(range) = self.outboxes[index as usize].claim(waits) {
+            let done = self.cma && self.copy(&range.op, range.start, range.len);
+            self.outboxes[index as usize].note_copied(&range, done);
+            copied = true;
+        }
+        copied
+    }
+
+    /// Starts a long operation through the channel and drives it while it moves. After this call
+    /// the origin may compute without delaying the transfer, unless the target does not poll and
+    /// cross-memory attach is not allowed. A put or get with a notification is copied by
+    /// cross-memory attach, and only its notification goes through the channel.
     #[cold]
     fn post_long(&mut self, index: u32, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> Posted {
-        let outbox = &mut self.outboxes[index as usize];
-        let parts = self.context.parts;
-        let polls = &parts.rank(op.target).polls.0;
-        let bypasses = self.cma && is_copy(op) && outbox.known_unresponsive(polls);
-        if bypasses && op.notification.is_none() && self.copy(op, 0) {
-            return Posted::Complete;
-        }
         if !self.outboxes[index as usize].begin_long(op, ticket, shapes) {
             return Posted::NoResource;
         }
         self.activate(index);
-        if bypasses && op.notification.is_some() && self.copy(op, 0) {
+        let copies = op.notification.is_some() && is_copy(op) && self.cma;
+        if copies && self.copy(op, 0, op.len as usize) {
             self.outboxes[index as usize].finish_long();
         }
         self.drive_while(index, |outbox| outbox.pending_long().is_some());
@@ -172,7 +276,7 @@ impl Channels {
         let polls = &parts.rank(self.outboxes[index as usize].target).polls.0;
         let (mut idle, mut checks_left, mut yields) = (0, IDLE_CHECKS, 0);
         while unfinished(&self.outboxes[index as usize]) {
-            if self.outboxes[index as usize].drive() {
+            if self.outboxes[index as usize].drive() || self.copy_waiting(index, true) {
                 idle = 0;
                 continue;
             }
@@ -181,11 +285,11 @@ impl Channels {
             self.inbox.poll(&self.context);
             idle += 1;
             let outbox = &mut self.outboxes[index as usize];
-            if idle < IDLE_POLLS && !outbox.known_unresponsive(polls) {
+            if idle < IDLE_POLLS && !outbox.stall.known_unresponsive(polls) {
                 continue;
             }
             idle = 0;
-            if outbox.is_unresponsive_now(polls) {
+            if outbox.stall.is_unresponsive_now(polls) {
                 match if self.cma { self.assist(index) } else { Assistance::Nothing } {
                     Assistance::Moved => {}
                     Assistance::TargetPreempted if yields < YIELDS => {
@@ -228,14 +332,16 @@ impl Channels {
         index
     }
 
-    /// Copies a put or get from byte `at` on by cross-memory attach. False if the kernel refuses.
-    fn copy(&mut self, op: &Op, at: usize) -> bool {
+    /// Copies `len` bytes of a put or get, from byte `at` on, by cross-memory attach. False if the
+    /// kernel refuses.
+    fn copy(&mut self, op: &Op, at: usize, len: usize) -> bool {
         let info = &self.context.parts.rank(op.target).info.0;
-        let (there, len) = (info.memory + op.disp + at as u64, op.len as usize - at);
-        let (direction, local) = match op.kind {
-            OpKind::Put => (Direction::Write, op.origin.0 as *mut u8),
-            _ => (Direction::Read, op.result.0 as *mut u8),
+        let there = info.memory + op.disp + at as u64;
+        let direction = match op.kind {
+            OpKind::Put => Direction::Write,
+            _ => Direction::Read,
         };
+        let local = buffer_of(op) as *mut u8;
         // SAFETY: the application's buffers are valid for the operation's length until it completes
         // [EP-8]; the caller has checked the target bytes against the target's window.
         let copied = unsafe {
@@ -263,9 +369,11 @@ impl Channels {
             let index = self.active[at];
             let outbox = &mut self.outboxes[index as usize];
             let moves = outbox.poll();
+            let moves = moves || self.copy_waiting(index, true);
             moved |= moves;
+            let outbox = &mut self.outboxes[index as usize];
             let polls = &self.context.parts.rank(outbox.target).polls.0;
-            let assists = !moves && self.cma && outbox.is_unresponsive(polls);
+            let assists = !moves && self.cma && outbox.stall.is_unresponsive(polls);
             // Even if something moved, because the poll may have published more.
             self.wake(index);
             if assists {
@@ -278,6 +386,7 @@ impl Channels {
     /// Takes the part of a target that does not poll.
     #[cold]
     fn assist(&mut self, index: u32) -> Assistance {
+        self.copy_waiting(index, true);
         let outbox = &mut self.outboxes[index as usize];
         let block = self.context.parts.rank(outbox.target);
         let peer = CmaPeer { rank: outbox.target, context: &self.context };
@@ -295,7 +404,7 @@ impl Channels {
         match outbox.pending_long() {
             Some((op, at)) if is_copy(op) && op.shape.is_none() && at < op.len as usize => {
                 let op = *op;
-                if !self.copy(&op, at) {
+                if !self.copy(&op, at, op.len as usize - at) {
                     return moved;
                 }
                 self.outboxes[index as usize].finish_long();

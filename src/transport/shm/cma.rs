@@ -62,11 +62,13 @@ unsafe fn call(way: Direction, pid: i32, local: &[iovec], remote: &[iovec]) -> i
                 Direction::Read => libc::process_vm_readv(pid, local, locals, remote, remotes, 0),
             }
         };
-        match (moved, io::Error::last_os_error()) {
-            (1.., _) => return Ok(moved as usize),
-            (0, _) => return Err(io::Error::from_raw_os_error(libc::EFAULT)),
-            (_, error) if error.kind() == io::ErrorKind::Interrupted => {}
-            (_, error) => return Err(error),
+        if moved > 0 {
+            return Ok(moved as usize);
+        }
+        match io::Error::last_os_error() {
+            _ if moved == 0 => return Err(io::Error::from_raw_os_error(libc::EFAULT)),
+            error if error.kind() == io::ErrorKind::Interrupted => {}
+            error => return Err(error),
         }
     }
 }

@@ -67,6 +67,8 @@ impl CmaConsumer {
                     }
                     (position + 1, Ok(()))
                 }
+                // This process has copied what the target had not.
+                _ if tag.is_reference => (position + 1, Ok(())),
                 OpKind::Put | OpKind::Get => self.copies(&consuming, position, end, peer),
                 _ if tag.has_run_list => self.scattered(&consuming, position, peer),
                 _ => self.atomics(&consuming, position, end, peer),
@@ -90,7 +92,7 @@ impl CmaConsumer {
         self.batch.clear();
         for position in first..end {
             let PublishedSlot { tag, disp, len, data } = own_slot(consuming, position);
-            if tag.kind != kind || len == 0 {
+            if tag.kind != kind || len == 0 || tag.is_reference {
                 break;
             }
             match direction {

@@ -12,6 +12,7 @@ use crate::transport::datatype::element::ForeignReduce;
 use super::accumulate::LOCK_HOLD_BYTES;
 use super::channel::{Channel, PublishedSlot, SLOTS, Tag};
 use super::context::Context;
+use super::reference::{drop_rest, help};
 use super::regions::Regions;
 use super::run_list::RunList;
 
@@ -30,11 +31,13 @@ pub(super) struct Inbox {
     cursor: usize,
     /// Dynamic windows: the memory that this process has attached.
     attached: Option<Rc<RefCell<Regions>>>,
+    /// Cross-memory attach to origins works.
+    attaches: bool,
 }
 
 impl Inbox {
     pub(super) fn new(attached: Option<Rc<RefCell<Regions>>>) -> Self {
-        Inbox { attached, ..Inbox::default() }
+        Inbox { attached, attaches: true, ..Inbox::default() }
     }
 
     /// Applies operations that have arrived, from a bounded number of origins and a bounded number
@@ -57,7 +60,8 @@ impl Inbox {
             let channel = context.parts.channel(context.me, origin);
             self.cursor += 1;
             if channel.has_published() {
-                moved |= serve(channel, origin, context, self.attached.as_deref());
+                moved |=
+                    serve(channel, origin, context, self.attached.as_deref(), &mut self.attaches);
             }
         }
         moved
@@ -96,6 +100,7 @@ fn serve(
     origin: Rank,
     context: &Context,
     attached: Option<&RefCell<Regions>>,
+    attaches: &mut bool,
 ) -> bool {
     let Some(mut consuming) = channel.try_consume() else {
         return false; // The origin is applying them by cross-memory attach.
@@ -118,6 +123,19 @@ fn serve(
             && !unsafe { is_attached(slot, &attached.borrow()) }
         {
             position += 1;
+            continue;
+        }
+        if slot.tag.is_reference {
+            // The copy may take long, and the origin may wait for what came before.
+            consuming.consumer.advance(position);
+            let origin = context.parts.rank(origin).info.0.process.pid;
+            // SAFETY: `slot` is published and by reference, and the consumer lock is held. The
+            // origin has checked the target bytes against this window.
+            if !unsafe { help(&slot, context.base, origin, attaches) } {
+                break;
+            }
+            position += 1;
+            consuming.consumer.advance(position);
             continue;
         }
         // SAFETY: `slot` is published and the consumer lock is held. The origin has checked the
@@ -155,6 +173,11 @@ unsafe fn is_attached(slot: PublishedSlot, attached: &Regions) -> bool {
             "dropped an operation on {len} bytes at {disp:#x}: \
              the memory was detached before the operation completed"
         );
+        if tag.is_reference {
+            // SAFETY: `slot` is published and by reference, and the caller holds the consumer lock.
+            unsafe { drop_rest(&slot) };
+            return false;
+        }
         if tag.kind != OpKind::Put && tag.kind != OpKind::Accumulate {
             // SAFETY: the payload of a fetching operation has room for `len` bytes and belongs to
             // the holder of the consumer lock.

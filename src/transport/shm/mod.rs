@@ -26,6 +26,7 @@ use setup::MappedWindow;
 use tags::{Claimed, TagQueue};
 
 mod accumulate;
+mod adaptive;
 mod agreement;
 mod bootstrap;
 mod channel;
@@ -37,18 +38,21 @@ mod control;
 mod counters;
 #[doc(hidden)]
 pub mod doorbell;
+mod gather;
 mod inbox;
 mod layout;
 mod outbox;
 mod process;
 #[doc(hidden)]
 pub mod protocol;
+mod reference;
 mod region_table;
 mod regions;
 mod run_list;
 mod segment;
 mod segment_cache;
 mod setup;
+mod stall;
 #[doc(hidden)]
 pub mod tags;
 

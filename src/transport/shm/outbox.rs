@@ -1,17 +1,21 @@
 //! The origin's end of a channel: operations sent, applied and waiting to be sent.
 
 use std::collections::VecDeque;
+use std::io;
 
 use crate::engine::{Notification, Op, OpKind, Posted, Rank, Shaped, Stage, Ticket};
 use crate::sync::AtomicU32;
-use crate::sync::Ordering::Relaxed;
 use crate::transport::copy;
 use crate::transport::datatype::element::{FIRST_FOREIGN, reduction};
 use crate::transport::datatype::{self, Shape, Shapes, whole};
 
+use super::adaptive::Fastest;
 use super::channel::{Channel, IN_SLOT, INLINE, PAYLOAD, SLOTS, Tag};
+use super::gather::Gather;
 use super::protocol::publish;
+use super::reference::{LONG_CLASSES, Range, References};
 use super::run_list::{self, RUNS_MAX, RunList, StridedRun};
+use super::stall::StallDetector;
 
 /// Longest operation, in bytes, that is sent in one slot. For these, a second slot does not pay.
 pub(super) const SHORT: usize = 8 * 1024;
@@ -20,10 +24,6 @@ pub(super) const SHORT: usize = 8 * 1024;
 /// a slot, short enough for several in the channel, so that both ends work at the same time.
 pub(super) const PIECE_MIN: usize = 4 * 1024;
 pub(super) const PIECE_MAX: usize = 16 * 1024;
-
-/// Polls that find the head unmoved before the outbox checks whether the target polls. A poll takes
-/// 10 to 20 ns; a target that does some work between its polls needs a few hundred.
-const STALL_POLLS: u32 = 64;
 
 /// What the origin remembers of one slot that it has sent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,6 +68,9 @@ pub(super) struct Outbox {
     tail: u64,
     /// Positions below are applied.
     applied: u64,
+    /// Positions below were passed by the consumer, and their slots are the origin's. Less than
+    /// `applied` if this process has copied the latest slots by reference itself.
+    passed: u64,
     /// Positions below are collected: their results are copied out and their slots are free.
     collected: u64,
     /// Payload bytes that slots have taken (with those skipped at the end of the area), and freed.
@@ -79,7 +82,14 @@ pub(super) struct Outbox {
     long_sent: Option<Ticket>,
     /// Operations collected to make room and yet to be reported; at most [`UNREPORTED_MAX`].
     finished: VecDeque<(Ticket, Stage)>,
-    stall: StallDetector,
+    pub(super) stall: StallDetector,
+    references: References,
+    /// Short puts or gets that wait for a common system call.
+    pub(super) gather: Gather,
+    /// How to copy long puts and gets, by the binary logarithm of their length.
+    pub(super) long_ways: [Fastest; LONG_CLASSES],
+    /// Operations by reference that failed, and follow the long operation.
+    redone: VecDeque<LongOp>,
     /// Shapes of operations in flight.
     shapes: Shapes,
     /// Run list of the slot that is being filled, kept here to reuse its allocation.
@@ -93,17 +103,6 @@ pub(super) struct Outbox {
 /// Maximum number of operations that are collected before they are reported.
 const UNREPORTED_MAX: usize = SLOTS;
 
-/// Distinguishes a target that does not poll from one that is slow.
-#[derive(Clone, Copy, Debug)]
-struct StallDetector {
-    /// Polls of this outbox since the head moved.
-    stalled: u32,
-    /// Value of `stalled` at which the target's poll count is checked.
-    limit: u32,
-    /// The target's poll count at the last check.
-    target_polls: u32,
-}
-
 impl Outbox {
     /// # Safety
     /// `channel` must be the one from this process to `target`, stay mapped as long as the result
@@ -114,6 +113,7 @@ impl Outbox {
             channel,
             tail: 0,
             applied: 0,
+            passed: 0,
             collected: 0,
             payload_tail: 0,
             payload_head: 0,
@@ -121,11 +121,11 @@ impl Outbox {
             long: None,
             long_sent: None,
             finished: VecDeque::with_capacity(UNREPORTED_MAX),
-            stall: StallDetector {
-                stalled: 0,
-                limit: STALL_POLLS,
-                target_polls: polls.load(Relaxed),
-            },
+            stall: StallDetector::new(polls),
+            references: References::default(),
+            gather: Gather::default(),
+            long_ways: [Fastest::default(); LONG_CLASSES],
+            redone: VecDeque::new(),
             shapes: Shapes::new(),
             entries: Vec::new(),
             active: false,
@@ -152,11 +152,12 @@ impl Outbox {
             && self.long.is_none()
             && self.long_sent.is_none()
             && self.finished.is_empty()
+            && self.gather.is_empty()
     }
 
     /// True if nothing waits and all that was sent is applied.
     pub(super) fn is_applied(&self) -> bool {
-        self.applied == self.tail && self.long.is_none()
+        self.applied == self.tail && self.long.is_none() && self.gather.is_empty()
     }
 
     /// True if [`next_finished`](Self::next_finished) may return something.
@@ -184,12 +185,18 @@ impl Outbox {
         self.send_whole(op, ticket)
     }
 
+    /// Slots that may be written.
+    #[inline(always)]
+    fn free_slots(&self) -> u64 {
+        SLOTS as u64 - (self.tail - self.collected.min(self.passed))
+    }
+
     /// Sends a short operation with its notification, or nothing.
     #[inline(always)]
     fn send_whole(&mut self, op: &Op, ticket: Ticket) -> bool {
         let len = op.len as usize;
         let Some(notification) = op.notification else { return self.send(op, 0, len, ticket) };
-        self.tail - self.collected + 2 <= SLOTS as u64
+        self.free_slots() >= 2
             && (len == 0 || self.send(op, 0, len, ticket))
             && self.send_notification(notification, ticket)
     }
@@ -233,6 +240,9 @@ impl Outbox {
             }
         } else {
             self.finished.push_back((ticket, Stage::Remote));
+        }
+        if self.long.is_none() {
+            self.long = self.redone.pop_front();
         }
     }
 
@@ -284,7 +294,10 @@ impl Outbox {
         }
         let complete = at == len
             && op.notification.is_none_or(|behind| self.send_notification(behind, ticket));
-        self.long = (!complete).then_some(LongOp { op, ticket, at });
+        self.long = match complete {
+            false => Some(LongOp { op, ticket, at }),
+            true => self.redone.pop_front(),
+        };
         if complete && !has_result(&op) {
             self.long_sent = Some(ticket);
         }
@@ -303,7 +316,7 @@ impl Outbox {
     /// Fills and publishes one slot; false if there is no room.
     #[inline]
     fn send(&mut self, op: &Op, at: usize, part: usize, ticket: Ticket) -> bool {
-        if self.tail - self.collected == SLOTS as u64 {
+        if self.free_slots() == 0 {
             return false;
         }
         let need = match op.kind {
@@ -386,7 +399,7 @@ impl Outbox {
         most: usize,
         ticket: Ticket,
     ) -> usize {
-        if self.tail - self.collected == SLOTS as u64 {
+        if self.free_slots() == 0 {
             return 0;
         }
         let mut entries = std::mem::take(&mut self.entries);
@@ -457,18 +470,116 @@ impl Outbox {
     /// Notices what was applied and sends what waits. True if anything moved.
     #[inline]
     pub(super) fn poll(&mut self) -> bool {
-        let applied = self.channel().words().applied();
-        if applied == self.applied {
-            self.stall.stalled += u32::from(applied != self.tail);
+        let moved = self.see_applied();
+        self.stall.note(moved || self.applied == self.tail);
+        if !moved {
             return self.long.is_some() && self.send_long();
         }
-        self.applied = applied;
-        self.stall.stalled = 0;
         if self.long.is_some() {
             self.collect_applied();
             self.send_long();
         }
         true
+    }
+
+    /// Notices what was applied. True if there was anything new.
+    #[inline]
+    fn see_applied(&mut self) -> bool {
+        let (head, before) = (self.channel().words().applied(), self.applied);
+        if !self.references.is_empty() {
+            return self.see_references(head);
+        }
+        (self.applied, self.passed) = (head, head);
+        self.applied != before
+    }
+
+    /// The same while slots by reference are open. Does not count a slot as applied if it is to be
+    /// sent again.
+    #[inline(never)]
+    fn see_references(&mut self, head: u64) -> bool {
+        let before = self.applied;
+        while let Some(missing) = self.references.pass(self.channel(), head) {
+            if let Some((position, op, ticket)) = missing {
+                self.slots[position as usize % SLOTS].ends = None;
+                self.redone.push_back(LongOp { op, ticket, at: 0 });
+            }
+        }
+        (self.applied, self.passed) = (head.max(before), head);
+        while self.applied < self.tail && self.references.is_complete(self.applied) {
+            self.applied += 1;
+        }
+        if self.long.is_none() {
+            self.long = self.redone.pop_front();
+        }
+        self.applied != before
+    }
+
+    /// Publishes a put or get by reference, if the target may well copy it, or a part of it.
+    pub(super) fn post_reference(&mut self, op: &Op, ticket: Ticket) -> bool {
+        if !self.references.is_empty() {
+            self.see_applied();
+        }
+        if self.long.is_some() || self.free_slots() == 0 || !self.references.shares(op.len) {
+            return false;
+        }
+        let channel = self.channel();
+        let slot = channel.slot(self.tail);
+        // SAFETY: a slot is free, so that at the tail is the origin's to write, with its payload.
+        unsafe {
+            slot.fill(op.disp, op.len as u32, IN_SLOT);
+            self.references.write(channel.data(slot, IN_SLOT), self.tail, op, ticket);
+        }
+        self.slots[self.tail as usize % SLOTS] = SentSlot {
+            ends: Some((ticket, Stage::Remote)),
+            has_last: true,
+            payload_end: self.payload_tail,
+            ..SentSlot::default()
+        };
+        let tag = Tag { is_reference: true, ..Tag::of(op, false) };
+        publish(&slot.stamp, self.tail, tag.encode());
+        self.tail += 1;
+        true
+    }
+
+    /// Copies the operations that are gathered, in the target's process `pid`. If the kernel
+    /// refuses, they are sent through the channel.
+    pub(super) fn run_gathered(&mut self, pid: i32) -> io::Result<()> {
+        let Outbox { gather, finished, redone, .. } = self;
+        let result = gather.run(pid, |op, ticket, copied| {
+            if copied {
+                finished.push_back((ticket, Stage::Remote));
+            } else {
+                redone.push_back(LongOp { op: *op, ticket, at: 0 });
+            }
+        });
+        if self.long.is_none() {
+            self.long = self.redone.pop_front();
+        }
+        result
+    }
+
+    /// Claims bytes of an operation by reference, which the caller must copy.
+    #[inline]
+    pub(super) fn claim(&mut self, waits: bool) -> Option<Range> {
+        if self.references.is_empty() {
+            return None;
+        }
+        self.references.claim(self.channel(), waits)
+    }
+
+    /// Notes whether a claimed range was copied.
+    pub(super) fn note_copied(&mut self, range: &Range, copied: bool) {
+        self.references.note(range, copied);
+    }
+
+    /// Whether the operation published last is complete already. Its stage is not reported then.
+    pub(super) fn is_last_complete(&mut self) -> bool {
+        self.see_applied();
+        let complete = self.applied == self.tail && self.long.is_none();
+        if complete {
+            self.slots[(self.tail - 1) as usize % SLOTS].ends = None;
+        }
+        complete
     }
 
     /// Collects applied slots before the caller asks for them, to free their payload.
@@ -478,32 +589,6 @@ impl Outbox {
             self.collect();
             self.finished.extend(ends);
         }
-    }
-
-    /// Whether the target was found unresponsive and has not polled since. `polls` is its count.
-    #[inline(always)]
-    pub(super) fn known_unresponsive(&self, polls: &AtomicU32) -> bool {
-        self.stall.limit != STALL_POLLS && polls.load(Relaxed) == self.stall.target_polls
-    }
-
-    /// As [`is_unresponsive`](Self::is_unresponsive), without waiting for further polls.
-    pub(super) fn is_unresponsive_now(&mut self, polls: &AtomicU32) -> bool {
-        self.stall.stalled = STALL_POLLS;
-        self.is_unresponsive(polls)
-    }
-
-    /// Whether the head has stalled, and the target has not polled since the last check.
-    #[inline]
-    pub(super) fn is_unresponsive(&mut self, polls: &AtomicU32) -> bool {
-        if self.stall.stalled < self.stall.limit {
-            return false;
-        }
-        let target_polls = polls.load(Relaxed);
-        let unresponsive = target_polls == self.stall.target_polls;
-        // Check an unresponsive target at every poll until it polls again.
-        let limit = if unresponsive { 1 } else { STALL_POLLS };
-        self.stall = StallDetector { stalled: 0, limit, target_polls };
-        unresponsive
     }
 
     /// The next stage that an operation has reached.

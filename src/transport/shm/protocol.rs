@@ -122,6 +122,32 @@ fn expected(position: u64) -> u32 {
     (position as u32).wrapping_add(1)
 }
 
+/// Shares the bytes of an operation between the two ends of a channel: each claims a range, copies
+/// it, and claims the next. The word is 0 when the slot is published. It only divides the work; the
+/// stamp and `head` order the accesses.
+#[derive(Clone, Copy, Debug)]
+pub struct Claims<'a>(pub &'a AtomicU64);
+
+impl Claims<'_> {
+    /// Claims the next `most` bytes of `len`, or the rest: their start and number. `None` if all
+    /// are claimed.
+    #[inline]
+    pub fn claim(&self, most: u64, len: u64) -> Option<(u64, u64)> {
+        if self.is_exhausted(len) {
+            return None;
+        }
+        let start = self.0.fetch_add(most, Relaxed);
+        (start < len).then(|| (start, most.min(len - start)))
+    }
+
+    /// Whether all of `len` bytes are claimed.
+    #[inline]
+    #[must_use]
+    pub fn is_exhausted(&self, len: u64) -> bool {
+        self.0.load(Relaxed) >= len
+    }
+}
+
 /// Attempts before a waiter yields its CPU, because the holder of the lock may be descheduled.
 const SPINS: u32 = if cfg!(loom) { 1 } else { 200 };
 

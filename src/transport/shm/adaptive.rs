@@ -1,0 +1,153 @@
+//! Choices that are learned from how earlier ones turned out.
+
+use std::time::Duration;
+
+/// Operations between two tries of a choice that does not pay, at most.
+const SKIPPED_MAX: u32 = 255;
+
+/// Whether to make a choice that pays in some programs only: always while it does, and after each
+/// failure half as often.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tendency {
+    /// Operations until the next try.
+    skip: u32,
+    /// Value of `skip` after the last failure; 0 after a success.
+    skipped: u32,
+}
+
+impl Tendency {
+    /// Whether to try it with this operation.
+    pub(super) fn tries(&mut self) -> bool {
+        let tries = self.skip == 0;
+        self.skip = self.skip.saturating_sub(1);
+        tries
+    }
+
+    /// Notes whether a try paid.
+    pub(super) fn note(&mut self, paid: bool) {
+        self.skipped = if paid { 0 } else { (2 * self.skipped + 1).min(SKIPPED_MAX) };
+        self.skip = self.skipped;
+    }
+}
+
+/// Number of ways.
+pub(super) const WAYS: usize = 3;
+/// Operations between two trials, at first and at most.
+const INTERVAL_MIN: u32 = 8;
+const INTERVAL_MAX: u32 = 256;
+/// Operations of a trial, and those at its end that are timed. The first ones may find the data in
+/// the caches of the other processor, where the way before has left them.
+const TRIAL: u32 = 4;
+const TIMED: u32 = 2;
+
+/// The fastest of [`WAYS`] ways to do the same, by the times that they take in trials. Each is on
+/// trial in turn, less often as long as that changes nothing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fastest {
+    /// Moving average of the time of each way, in nanoseconds. 0: not tried.
+    times: [u32; WAYS],
+    best: usize,
+    /// Operations until the next trial, and the interval after that.
+    until_trial: u32,
+    interval: u32,
+    /// The way that is or was last on trial, and the operations left of the trial.
+    trial: usize,
+    left: u32,
+}
+
+/// How to do one operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    pub(super) way: usize,
+    /// The caller must complete the operation and [`note`](Fastest::note) its time.
+    pub(super) timed: bool,
+}
+
+impl Default for Fastest {
+    fn default() -> Self {
+        let (trial, left) = (WAYS - 1, 0);
+        Fastest { times: [0; WAYS], best: 0, until_trial: 0, interval: INTERVAL_MIN, trial, left }
+    }
+}
+
+impl Fastest {
+    /// The way to use now.
+    pub(super) fn choose(&mut self) -> Choice {
+        if self.left == 0 {
+            let all_tried = self.times.iter().all(|time| *time > 0);
+            if all_tried && self.until_trial > 0 {
+                self.until_trial -= 1;
+                return Choice { way: self.best, timed: false };
+            }
+            self.until_trial = self.interval;
+            self.interval = (2 * self.interval).min(INTERVAL_MAX);
+            self.trial = (self.trial + 1) % WAYS;
+            self.left = TRIAL;
+        }
+        self.left -= 1;
+        Choice { way: self.trial, timed: self.left < TIMED }
+    }
+
+    /// Notes the time of one operation by a way.
+    pub(super) fn note(&mut self, way: usize, took: Duration) {
+        let took = u32::try_from(took.as_nanos()).unwrap_or(u32::MAX).max(1);
+        let time = &mut self.times[way];
+        // A single long time says little: the processor may have been taken away.
+        *time = match *time {
+            0 => took,
+            known if took < known => took + (known - took) / 2,
+            known => known + (took - known).min(known) / 4,
+        };
+        let tried = (0..WAYS).filter(|way| self.times[*way] > 0);
+        let best = tried.min_by_key(|way| self.times[*way]).unwrap_or(way);
+        if best != self.best {
+            (self.best, self.interval) = (best, INTERVAL_MIN);
+            self.until_trial = self.until_trial.min(INTERVAL_MIN);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_that_does_not_pay_is_tried_less_and_less() {
+        let mut tendency = Tendency::default();
+        let mut tries = 0;
+        for _ in 0..10_000 {
+            if tendency.tries() {
+                tries += 1;
+                tendency.note(false);
+            }
+        }
+        assert!((20..60).contains(&tries), "{tries} tries");
+        while !tendency.tries() {}
+        tendency.note(true);
+        assert!((0..100).all(|_| tendency.tries()));
+    }
+
+    #[test]
+    fn the_fastest_way_is_used_most_and_found_again_when_times_change() {
+        let mut ways = Fastest::default();
+        let run = |ways: &mut Fastest, times: [u64; WAYS], operations: u32| {
+            let mut used = [0; WAYS];
+            for _ in 0..operations {
+                let Choice { way, timed } = ways.choose();
+                if timed {
+                    ways.note(way, Duration::from_nanos(times[way]));
+                }
+                used[way] += 1;
+            }
+            used
+        };
+        let used = run(&mut ways, [5_000, 9_000, 20_000], 10_000);
+        assert!(used[0] > 9_800, "{used:?}");
+        // The way in use has become slow.
+        let used = run(&mut ways, [30_000, 9_000, 20_000], 10_000);
+        assert!(used[1] > 7_000, "{used:?}");
+        // Another has become fast.
+        let used = run(&mut ways, [30_000, 9_000, 2_000], 10_000);
+        assert!(used[2] > 7_000, "{used:?}");
+    }
+}
