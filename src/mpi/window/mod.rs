@@ -194,13 +194,18 @@ fn create(wanted: &Wanted) -> Made {
         (Err(reason), _) => return wanted.unmade(fault, reason),
     };
     let base = port.base();
-    log::info!(
-        "{}: window {:#x} of {size} processes: {}; driven by {}",
-        wanted.call,
-        handle.key(),
-        port.describe(),
-        hook::describe()
-    );
+    if log::log_enabled!(log::Level::Info) {
+        // Other threads may be using the RDMA context that the port describes.
+        let guard = enter();
+        let transports = port.describe();
+        drop(guard);
+        log::info!(
+            "{}: window {:#x} of {size} processes: {transports}; driven by {}",
+            wanted.call,
+            handle.key(),
+            hook::describe()
+        );
+    }
     let attributes = Attributes {
         base: base.0,
         size: wanted.size as isize,
