@@ -83,8 +83,9 @@ def base_prefix(base, host):
 def programs_of(options):
     """Name, program and arguments to run with each library."""
     small = options.quick
+    few = ["--batches", 3, "--batch-us", 50] if small else []
     known = {
-        "latency": [("latency", ["--batches", 3, "--batch-us", 50] if small else [])],
+        "latency": [("latency", ["--laps", 1, *few])],
         "notify": [("notify", ["-b", 3, "-t", 50, "-m", 4096] if small else [])],
         "overhead": [
             ("overhead-plain", ["-b", 3, "-t", 50] if small else []),

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 """Latencies of one-sided communication: every plain host and the library on each, in one report.
 
-The programs alternate for several rounds, so that noise affects all alike. Virtual processors move:
-each figure comes with the time of a cache line between the ranks' processors, and only runs with
-equal distance are compared. Exits with an error for wrong results or a failed run, never for
-timing.
+The programs alternate for several rounds, so that noise affects all alike. The ranks run on a near
+and on a far pair of processors, where the machine has both. Virtual processors move: each figure
+comes with the time of a cache line between the ranks' processors, and only runs with equal distance
+are compared.
+
+Figures are medians. "longest" is the longest of 10,000 rounds, the median of all runs. Figures
+named NxBYTES have N operations in flight. The verdict at the end lists the figures that are behind
+the better plain host. Exits with an error for wrong results or a failed run, never for timing.
 """
 
 import argparse
@@ -15,12 +19,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from driver import distance, figures, hosts  # noqa: E402
+from driver import distance, figures, hosts, processors  # noqa: E402
 from driver.progress import Progress  # noqa: E402
 from driver.table import table  # noqa: E402
+from driver.verdict import verdict  # noqa: E402
 
 
 THREADED = "put_rate_8_of_2_threads"
+IN_FLIGHT = 64
 
 
 def parse():
@@ -41,28 +47,53 @@ def parse():
     return hosts.chosen(parser)
 
 
-def measure(chosen, options):
-    """Samples (value, is a rate, time of a cache line) by (host label, "plain" or "ours"), then by
-    (name, window); limits; failures."""
-    rounds = 1 if options.quick else options.rounds
-    quick = ["--batches", 3, "--batch-us", 50]
-    arguments = quick if options.quick else ["--batches", options.batches]
+def turns_of(chosen, options, cpus):
+    """(host, "plain" or "ours", words of the command) of each program of a round."""
+    arguments = ["--batches", 3, "--batch-us", 50, "--laps", 100] if options.quick else [
+        "--batches", options.batches]
     if options.apart and not options.quick:
         arguments += ["--batch-us", 3000]
     if options.only:
         arguments += ["--only", options.only]
-    turns = [(host, "plain", ["latency-plain"]) for host in chosen]
-    turns += [(host, "ours", ["latency"]) for host in chosen if host.prefix]
+    if cpus:
+        arguments += ["--cpus", ",".join(map(str, cpus))]
+    programs = [(host, "plain", "latency-plain") for host in chosen]
+    programs += [(host, "ours", "latency") for host in chosen if host.prefix]
+    turns = [(host, whose, [program, *arguments]) for host, whose, program in programs]
+    # With fewer batches: a single round takes up to a second.
+    few = ["--in-flight", 4 if options.quick else IN_FLIGHT, "--batches", 1 if options.quick else 7]
+    if not options.apart:
+        turns += [(host, whose, [program, *arguments, *few]) for host, whose, program in programs]
+    # Threads need the processors of both ranks.
     if not options.apart and (not options.only or THREADED.startswith(options.only)):
-        turns += [(host, whose, [*program, "--threads", 2]) for host, whose, program in turns]
+        free = arguments[:-2] if cpus else arguments
+        turns += [(host, whose, [program, *free, "--threads", 2])
+                  for host, whose, program in programs]
+    return turns
+
+
+def measure(chosen, options):
+    """Samples by distance, then by (host label, "plain" or "ours"), then by (name, window): value,
+    whether it is a rate, time of a cache line, longest. Also limits and failures."""
+    places = [("", None, None)]
+    if not options.apart:
+        places = processors.near_and_far(chosen[0])
     samples, limits, failures = {}, {}, []
-    with Progress(rounds * len(turns)) as bar:
+    turns = {name: turns_of(chosen, options, cpus) for name, cpus, _ in places}
+    for name, cpus, line in places:
+        if cpus:
+            print(f"{name or 'one distance'}: processors {cpus[0]} and {cpus[1]}, "
+                  f"{line:.3f} us for a cache line")
+    rounds = 1 if options.quick else options.rounds
+    with Progress(rounds * sum(map(len, turns.values()))) as bar:
         for _ in range(rounds):
-            for host, whose, program in turns:
-                bar.show(f"{host.label} {whose}")
+            for name, host, whose, words in ((name, *turn) for name in turns
+                                             for turn in turns[name]):
+                bar.show(f"{host.label} {whose} {name}")
                 try:
-                    for r in hosts.results_of(host.command(2, *program, *arguments)):
-                        collect(r, (host.label, whose), samples, limits, failures)
+                    for r in hosts.results_of(host.command(2, *words)):
+                        collect(r, (host.label, whose), samples.setdefault(name, {}),
+                                limits.setdefault(name, {}), failures)
                 except hosts.RunFailed as failure:
                     failures.append(str(failure))
                 bar.step(f"{host.label} {whose}")
@@ -78,7 +109,8 @@ def collect(r, runner, samples, limits, failures):
         limits[key] = (max if rate else min)(limit, limits.get(key, limit))
     value = r.get("median_mps" if rate else "median_us")
     if value is not None:
-        samples.setdefault(runner, {}).setdefault(key, []).append((value, rate, r["line_us"]))
+        found = (value, rate, r["line_us"], r["longest_us"])
+        samples.setdefault(runner, {}).setdefault(key, []).append(found)
         if not r["verified"]:
             failures.append(f"{runner[0]} {runner[1]}: wrong result in {key[0]} on a window by "
                             f"{key[1]}")
@@ -86,19 +118,26 @@ def collect(r, runner, samples, limits, failures):
 
 def comparable(samples, key, bounds):
     """Medians of one figure by runner, all at one processor distance."""
-    seen = {runner: [(value, line) for value, _, line in mine[key]]
+    seen = {runner: [(value, line) for value, _, line, _ in mine[key]]
             for runner, mine in samples.items() if key in mine}
     equal = distance.equally_far(seen, bounds)
     return {runner: statistics.median(values) for runner, values in equal.items()}
 
 
-def merged(label, samples, limits, apart=False):
-    """Result lines of one host, in the program's order, without figures that lack that distance."""
+def longest(samples, runner, key):
+    """The median over all runs of the longest round, or None."""
+    found = [longest for *_, longest in samples.get(runner, {}).get(key, ()) if longest]
+    return statistics.median(found) if found else None
+
+
+def merged(label, samples, limits, where, apart=False):
+    """Result lines of one host at the distance `where`, in the program's order, without figures
+    that no other program has at the same time of a cache line."""
     bounds = distance.classes(line for mine in samples.values() for seen in mine.values()
-                              for _, _, line in seen)
+                              for _, _, line, _ in seen)
     labels = {runner[0] for runner in samples}
-    rows = [{"name": name, "window": window, "host": label, "plain_us": None, "ours_us": None,
-             "limit_us": limit} for (name, window), limit in limits.items() if window == "none"]
+    rows = [{"name": name, "window": window, "host": label, "distance": where,
+             "plain_us": None, "ours_us": None, "limit_us": limit} for (name, window), limit in limits.items() if window == "none"]
     for key, seen in samples.get((label, "plain"), {}).items():
         rate = seen[0][1]
         unit = "mps" if rate else "us"
@@ -110,9 +149,12 @@ def merged(label, samples, limits, apart=False):
         ours = values.get((label, "ours"))
         # Below 1 is better than the best host, for times and for rates.
         ratio = None if ours is None or best is None else best / ours if rate else ours / best
-        rows.append({"name": key[0], "window": key[1], "host": label, f"plain_{unit}": plain[label],
+        rows.append({"name": key[0], "window": key[1], "host": label, "distance": where,
+                     f"plain_{unit}": plain[label],
                      f"ours_{unit}": ours, f"limit_{unit}": limits.get(key),
-                     f"best_plain_{unit}": best, "ratio": ratio})
+                     f"best_plain_{unit}": best, "ratio": ratio,
+                     "plain_longest_us": longest(samples, (label, "plain"), key),
+                     "ours_longest_us": longest(samples, (label, "ours"), key)})
     return rows
 
 
@@ -123,23 +165,32 @@ def figure_text(value):
     return f"{value:.3f}" if value < 10 else f"{value:.1f}"
 
 
+def without(words, at):
+    """A row of the table without one column."""
+    return (*words[:at], *words[at + 1:])
+
+
 def show(label, rows):
     """The table of one host."""
     def pick(r, name):
         return r.get(f"{name}_us", r.get(f"{name}_mps"))
 
-    head = ("name", "window", "unit", "plain", "best plain", "ours", "limit", "ours/best")
+    head = ("name", "window", "distance", "unit", "plain", "best plain", "ours", "limit",
+            "ours/best", "longest plain", "longest ours")
     lines = []
     for r in rows:
         unit = "M/s" if "plain_mps" in r else "us"
         ratio = r.get("ratio")
-        lines.append((r["name"], r["window"], unit, figure_text(pick(r, "plain")),
+        lines.append((r["name"], r["window"], r["distance"], unit, figure_text(pick(r, "plain")),
                       figure_text(pick(r, "best_plain")), figure_text(pick(r, "ours")),
                       figure_text(pick(r, "limit")),
-                      "-" if ratio is None else f"{ratio:.2f}{'' if ratio <= 1.0 else ' *'}"))
+                      "-" if ratio is None else f"{ratio:.2f}{'' if ratio <= 1.0 else ' *'}",
+                      figure_text(r.get("plain_longest_us")), figure_text(r.get("ours_longest_us"))))
+    if not any(r["distance"] for r in rows):
+        head, lines = without(head, 2), [without(line, 2) for line in lines]
     print(f"\n{label}: two ranks; ours/best compares with the better of the plain hosts, "
           "for win_* and ranks on two nodes with the own host (* = slower)")
-    print("\n".join(table(head, lines, left=("name", "window", "unit"))))
+    print("\n".join(table(head, lines, left=("name", "window", "distance", "unit"))))
 
 
 def main():
@@ -152,14 +203,19 @@ def main():
         sys.exit(str(failure))
     samples, limits, failures = measure(chosen, options)
     options.results.mkdir(parents=True, exist_ok=True)
+    verdicts = []
     for host in chosen:
-        rows = merged(host.label, samples, limits, options.apart)
+        rows = [row for where, found in samples.items()
+                for row in merged(host.label, found, limits[where], where, options.apart)]
         show(host.label, rows)
+        if host.prefix:
+            verdicts.append(verdict(host.label, rows))
         path = options.results / f"latency{'-netns' if options.apart else ''}-{host.label}.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         print(f"{host.label}: {path}")
     if not options.no_figures and not options.apart:
         figures.draw("latency.py", options.results, *[host.label for host in chosen])
+    print("\n" + "\n".join(verdicts))
     for failure in failures:
         print(f"\nFAILED: {failure}", file=sys.stderr)
     sys.exit(1 if failures else 0)

@@ -9,13 +9,20 @@
 
 static const double ROUNDS_MIN = 4.0, ROUNDS_MAX = 1e5;
 
+void end_lap(struct bench *b)
+{
+    double now = now_us(), took = now - b->laps.last;
+    b->laps.longest = took > b->laps.longest ? took : b->laps.longest;
+    b->laps.last = now;
+}
+
 /* Times one batch on the origin. The target's part lies between the barriers. */
 static double batch_us(struct bench *b, const struct scenario *s, long rounds)
 {
     if (s->enter != NULL)
         s->enter(b);
     MPI_Barrier(b->comm);
-    double begin = now_us();
+    double begin = b->laps.last = now_us();
     if (s->run[b->rank] != NULL)
         s->run[b->rank](b, size_in_bytes[s->size], rounds);
     if (s->measure == TIME_OF_BOTH)
@@ -52,6 +59,21 @@ static double per_operation(const struct scenario *s, double took_us, long round
     }
 }
 
+/* The longest of so many rounds, on either rank. */
+static double longest_lap(struct bench *b, const struct scenario *s, long laps, int *right)
+{
+    uint64_t batch = 1000;
+    s->prepare(b, size_in_bytes[s->size], batch);
+    MPI_Barrier(b->comm);
+    b->laps = (struct laps){.on = true};
+    batch_us(b, s, laps);
+    b->laps.on = false;
+    *right &= s->right(b, size_in_bytes[s->size], batch, laps);
+    double longest = b->laps.longest;
+    MPI_Allreduce(MPI_IN_PLACE, &longest, 1, MPI_DOUBLE, MPI_MAX, b->comm);
+    return longest;
+}
+
 struct outcome time_scenario(struct bench *b, const struct scenario *s, const struct timing *t)
 {
     size_t bytes = size_in_bytes[s->size];
@@ -69,8 +91,9 @@ struct outcome time_scenario(struct bench *b, const struct scenario *s, const st
         sample[k] = per_operation(s, batch_us(b, s, rounds), rounds);
         right &= s->right(b, bytes, (uint64_t)k, rounds);
     }
+    double longest = s->measure == RATE ? 0 : longest_lap(b, s, t->laps, &right);
     MPI_Allreduce(MPI_IN_PLACE, &right, 1, MPI_INT, MPI_LAND, b->comm);
-    struct outcome outcome = {spread_of(sample, (size_t)t->batches).median, right != 0};
+    struct outcome outcome = {spread_of(sample, (size_t)t->batches).median, longest, right != 0};
     free(sample);
     return outcome;
 }

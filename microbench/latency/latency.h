@@ -39,6 +39,13 @@ struct limits {
  * LARGEST bytes. */
 struct limits measure_limits(struct lines *, char *local);
 
+/* Rounds that are timed singly. */
+struct laps {
+    bool on;
+    double last;    /* end of the last one */
+    double longest; /* in microseconds */
+};
+
 /* One window, and buffers, on one rank. */
 struct bench {
     MPI_Comm comm;
@@ -48,10 +55,21 @@ struct bench {
     bool apart; /* the ranks are on two nodes */
     enum window_kind kind;
     MPI_Win win;
+    MPI_Aint there; /* displacement of the target's memory, for operations in flight */
     char *base;   /* own window memory: LARGEST bytes for each origin */
     char *local;  /* origin or result buffer, LARGEST bytes */
     int64_t last; /* result of the last fetch */
+    struct laps laps;
 };
+
+void end_lap(struct bench *);
+
+/* Called at the end of each round. */
+static inline void lap(struct bench *b)
+{
+    if (b->laps.on)
+        end_lap(b);
+}
 
 enum measure {
     TIME,         /* microseconds */
@@ -81,11 +99,13 @@ extern const int scenario_count;
 struct timing {
     int batches;
     double batch_us; /* length of one batch */
+    long laps;       /* rounds that are timed singly */
 };
 
 struct outcome {
-    double median; /* on the origin */
-    bool right;    /* on both ranks */
+    double median;  /* on the origin */
+    double longest; /* of the rounds that were timed singly, on both ranks; 0: none were */
+    bool right;     /* on both ranks */
 };
 
 /* Collective. */
@@ -111,5 +131,25 @@ bool strided_sum_is_right(struct bench *, size_t bytes, uint64_t batch, long rou
 /* Puts by several threads of the origin at once: total rate in millions per second. Collective;
  * needs MPI_THREAD_MULTIPLE. */
 struct outcome time_threads(struct bench *, int threads, const struct timing *);
+
+/* Operations of one kind on one window, all of them in flight at once. */
+struct flight {
+    const char *name; /* of operation and synchronization */
+    bool gets;
+    void (*run[RANKS])(struct bench *, const struct flight *, size_t bytes, int count, long rounds);
+    void (*enter)(struct bench *); /* as in a scenario */
+    void (*leave)(struct bench *);
+};
+
+enum { FLIGHT_LARGEST = 4 << 20, FLIGHT_MEMORY = 64 << 20 };
+extern const struct flight flights[];
+extern const int flight_count;
+extern const size_t flight_bytes[];
+extern const int flight_sizes;
+
+/* Collective. Time of one operation of `count` in flight; `b->base` and `b->local` have
+ * FLIGHT_MEMORY bytes. */
+struct outcome time_flight(struct bench *, const struct flight *, size_t bytes, int count,
+                           const struct timing *);
 
 #endif

@@ -22,6 +22,7 @@ static void fence_origin(struct bench *b, size_t bytes, long rounds)
     for (long i = 0; i < rounds; i++) {
         MPI_Put(b->local, (int)bytes, MPI_BYTE, TARGET, 0, (int)bytes, MPI_BYTE, b->win);
         MPI_Win_fence(0, b->win);
+        lap(b);
     }
 }
 
@@ -38,6 +39,7 @@ static void access_origin(struct bench *b, size_t bytes, long rounds)
         MPI_Win_start(b->peer, 0, b->win);
         MPI_Put(b->local, (int)bytes, MPI_BYTE, TARGET, 0, (int)bytes, MPI_BYTE, b->win);
         MPI_Win_complete(b->win);
+        lap(b);
     }
 }
 
@@ -57,6 +59,7 @@ static void lock_put_unlock(struct bench *b, int mode, size_t bytes, long rounds
         MPI_Win_lock(mode, TARGET, 0, b->win);
         MPI_Put(b->local, (int)bytes, MPI_BYTE, TARGET, place, (int)bytes, MPI_BYTE, b->win);
         MPI_Win_unlock(TARGET, b->win);
+        lap(b);
     }
 }
 
@@ -89,6 +92,7 @@ static void put_flush(struct bench *b, size_t bytes, long rounds)
     for (long i = 0; i < rounds; i++) {
         MPI_Put(b->local, (int)bytes, MPI_BYTE, TARGET, 0, (int)bytes, MPI_BYTE, b->win);
         MPI_Win_flush(TARGET, b->win);
+        lap(b);
     }
 }
 
@@ -97,6 +101,7 @@ static void get_flush(struct bench *b, size_t bytes, long rounds)
     for (long i = 0; i < rounds; i++) {
         MPI_Get(b->local, (int)bytes, MPI_BYTE, TARGET, 0, (int)bytes, MPI_BYTE, b->win);
         MPI_Win_flush(TARGET, b->win);
+        lap(b);
     }
 }
 
@@ -116,6 +121,7 @@ static void fetch_and_op_flush(struct bench *b, size_t bytes, long rounds)
     for (long i = 0; i < rounds; i++) {
         MPI_Fetch_and_op(&one, &b->last, MPI_INT64_T, TARGET, 0, MPI_SUM, b->win);
         MPI_Win_flush(TARGET, b->win);
+        lap(b);
     }
 }
 
@@ -126,6 +132,7 @@ static void accumulate_flush(struct bench *b, size_t bytes, long rounds)
         MPI_Accumulate(b->local, count, MPI_INT64_T, TARGET, 0, count, MPI_INT64_T, MPI_SUM,
                        b->win);
         MPI_Win_flush(TARGET, b->win);
+        lap(b);
     }
 }
 
@@ -136,6 +143,7 @@ static void get_accumulate_flush(struct bench *b, size_t bytes, long rounds)
         MPI_Get_accumulate(b->local, count, MPI_INT64_T, b->local + LARGEST / 2, count, MPI_INT64_T,
                            TARGET, 0, count, MPI_INT64_T, MPI_SUM, b->win);
         MPI_Win_flush(TARGET, b->win);
+        lap(b);
     }
 }
 
@@ -147,6 +155,7 @@ static void lock_all_put_flush_unlock_all(struct bench *b, size_t bytes, long ro
         MPI_Put(b->local, (int)bytes, MPI_BYTE, TARGET, 0, (int)bytes, MPI_BYTE, b->win);
         MPI_Win_flush(TARGET, b->win);
         MPI_Win_unlock_all(b->win);
+        lap(b);
     }
 }
 
@@ -185,6 +194,7 @@ static void put_strided_flush(struct bench *b, size_t bytes, long rounds)
     for (long i = 0; i < rounds; i++) {
         MPI_Put(b->local, 1, column, TARGET, 0, 1, column, b->win);
         MPI_Win_flush(TARGET, b->win);
+        lap(b);
     }
 }
 
@@ -194,6 +204,7 @@ static void get_strided_flush(struct bench *b, size_t bytes, long rounds)
     for (long i = 0; i < rounds; i++) {
         MPI_Get(b->local, 1, column, TARGET, 0, 1, column, b->win);
         MPI_Win_flush(TARGET, b->win);
+        lap(b);
     }
 }
 
@@ -203,6 +214,7 @@ static void accumulate_strided_flush(struct bench *b, size_t bytes, long rounds)
     for (long i = 0; i < rounds; i++) {
         MPI_Accumulate(b->local, 1, column, TARGET, 0, 1, column, MPI_SUM, b->win);
         MPI_Win_flush(TARGET, b->win);
+        lap(b);
     }
 }
 

@@ -105,7 +105,7 @@ struct outcome time_threads(struct bench *b, int count, const struct timing *tim
     }
     MPI_Allreduce(MPI_IN_PLACE, &right, 1, MPI_INT, MPI_LAND, b->comm);
     struct outcome outcome = {
-        b->rank == ORIGIN ? spread_of(sample, (size_t)timing->batches).median : 0, right != 0};
+        b->rank == ORIGIN ? spread_of(sample, (size_t)timing->batches).median : 0, 0, right != 0};
     pthread_barrier_destroy(&gate);
     free(sample);
     free(threads);

@@ -4,6 +4,7 @@
 usage: latency.py RESULTS LABEL...
 """
 
+import re
 import sys
 from pathlib import Path
 
@@ -31,7 +32,10 @@ def spread(axes, places, values, **how):
 
 def draw_window(axes, window, results):
     """One panel: a row per figure, a point per program."""
-    rows = {label: {row["name"]: row for row in rows if row["window"] == window}
+    # At the nearer distance; figures with operations in flight are too many to draw.
+    rows = {label: {row["name"]: row for row in rows
+                    if row["window"] == window and row.get("distance") != "far"
+                    and not re.search(r"_\d+x\d+$", row["name"])}
             for label, rows in results.items()}
     names = list(next(iter(rows.values())))
     places = range(len(names))

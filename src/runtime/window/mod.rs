@@ -333,11 +333,15 @@ impl Window {
         }
     }
 
-    /// Counts a test that found nothing complete and is about to sweep.
+    /// Counts a test that found nothing complete and is about to sweep. The sweep need not poll
+    /// this window: a test of counters leaves no work in it.
     #[inline]
     pub(crate) fn count_incomplete_test(&mut self) {
         self.test_incomplete = true;
         self.polls_since_clock += POLLS_OF_A_TEST;
+        if self.polls_since_clock >= POLLS_PER_CLOCK {
+            self.check_clock();
+        }
     }
 
     /// Probes the peers periodically while this window waits, even under load. Logs once what a
