@@ -216,6 +216,20 @@ impl Registry {
         Some(found)
     }
 
+    /// As [`direct`](Self::direct), for a target whose memory this process has not mapped: the
+    /// window, if the transport may complete an operation to `target` now.
+    pub(crate) fn unmapped(&mut self, handle: HostHandle, target: Rank) -> Option<&mut Window> {
+        if self.calls % CALLS_PER_SWEEP == CALLS_PER_SWEEP - 1 {
+            return None;
+        }
+        let window = self.windows.last(handle.0).filter(|window| window.hints.fast_path)?;
+        if !window.engine.has_direct_route(target) && !window.engine.finds_direct_route(target) {
+            return None;
+        }
+        self.calls += 1;
+        Some(window)
+    }
+
     /// Counts a call that did not wait: it communicates, or closes an epoch that is complete at
     /// once. True if the call must sweep, since a program may make no other calls [PR-1]: for
     /// example, it locks its own memory again and again until a peer has changed it.

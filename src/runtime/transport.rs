@@ -10,7 +10,7 @@
 use std::ffi::CStr;
 
 use super::fast_path::MappedTarget;
-use crate::engine::{Addr, Rank, Shaped};
+use crate::engine::{Addr, OpKind, Rank, Shaped};
 use crate::transport::Proposal;
 use crate::transport::am::OutOfReach;
 use crate::transport::datatype::Shape;
@@ -138,6 +138,23 @@ impl Transport {
     pub(crate) fn mapped_target(&self, rank: Rank) -> Option<MappedTarget> {
         let (base, size, unit) = either!(self, port => port.place_of(rank))?;
         Some(MappedTarget { base: base.0 as u64, size, unit: unit.into() })
+    }
+
+    /// Copies `len` bytes between `local` and displacement `disp` of `rank` by the kernel, a put or
+    /// get that the transport would complete at once. False: it must be posted.
+    ///
+    /// # Safety
+    /// `local` is valid for `len` bytes, for a get also writable.
+    pub(crate) unsafe fn copy_by_kernel(
+        &mut self,
+        kind: OpKind,
+        rank: Rank,
+        local: *mut u8,
+        disp: u64,
+        len: u64,
+    ) -> bool {
+        // SAFETY: `local` is valid for the operation (contract of this function).
+        either!(self, port => unsafe { port.copy_by_kernel(kind, rank, local, disp, len) })
     }
 
     /// True if operations of peers need this process to poll, or are slower while it does not.

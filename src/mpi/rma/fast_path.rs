@@ -1,6 +1,6 @@
 //! Puts and gets that are plain copies: the epoch is open and granted, nothing is queued, and this
-//! process has mapped the target's memory (`runtime/fast_path.rs`). They leave no state in the
-//! engine, so they bypass it; with many threads, they bypass the runtime too.
+//! process has mapped the target's memory (`runtime/fast_path.rs`) or copies by the kernel. They
+//! leave no state in the engine, so they bypass it; with many threads, they bypass the runtime too.
 //!
 //! Each function returns the code of the call. `None` means that the call must go the long way,
 //! which also reports any fault of its arguments.
@@ -15,6 +15,7 @@ use crate::runtime::HostHandle;
 use crate::runtime::fast_path::{MappedTarget, look};
 use crate::runtime::process::enter_alone;
 use crate::transport::copy;
+use crate::transport::shm::BY_KERNEL_MIN;
 
 /// A put or get that is a copy.
 ///
@@ -32,7 +33,19 @@ pub(crate) unsafe fn transfer(
         // SAFETY: the contract of this function.
         return unsafe { copy_among(window, kind, rank, len, origin.address, target.disp) };
     };
-    let (_, memory) = guard.windows.direct(HostHandle(window.key()), rank)?;
+    let handle = HostHandle(window.key());
+    let Some((_, memory)) = guard.windows.direct(handle, rank) else {
+        if len < BY_KERNEL_MIN || origin.address.is_null() {
+            return None;
+        }
+        let window = guard.windows.unmapped(handle, rank)?;
+        let disp = u64::try_from(target.disp).ok()?;
+        // SAFETY: the origin's buffer is the application's for `len` bytes.
+        let copied = unsafe {
+            window.port.copy_by_kernel(kind, rank, origin.address.cast_mut().cast(), disp, len)
+        };
+        return copied.then_some(MPI_SUCCESS);
+    };
     let there = reach(origin.address, target.disp, memory, len)?;
     // SAFETY: `reach` has checked that `len` bytes lie in memory that the port has mapped; the
     // origin's buffer is the application's for as many.

@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use hashbrown::HashMap;
 
-use crate::engine::{Addr, Arrival, Op, Rank, Shaped, Stage, Ticket};
+use crate::engine::{Addr, Arrival, Op, OpKind, Rank, Shaped, Stage, Ticket};
 use crate::transport::Proposal;
 use crate::transport::am::Protocol;
 use crate::transport::am::window_channel::WindowChannel;
@@ -315,6 +315,25 @@ impl Router {
     #[must_use]
     pub fn place_of(&self, rank: Rank) -> Option<(Addr, u64, u32)> {
         self.shm.place_of(self.members.shm_rank(rank)?)
+    }
+
+    /// Copies a put or get to a process of this node by the kernel; see
+    /// [`ShmWindow::copy_by_kernel`].
+    ///
+    /// # Safety
+    /// `local` is valid for `len` bytes, for a get also writable.
+    pub unsafe fn copy_by_kernel(
+        &mut self,
+        kind: OpKind,
+        rank: Rank,
+        local: *mut u8,
+        disp: u64,
+        len: u64,
+    ) -> bool {
+        self.members.shm_rank(rank).is_some_and(|rank| {
+            // SAFETY: `local` is valid for the operation (contract of this function).
+            unsafe { self.shm.copy_by_kernel(kind, rank, local, disp, len) }
+        })
     }
 
     /// The segment rank of a process that this one may notify by a store right after its copies.

@@ -18,9 +18,14 @@ pub(super) struct Tendency {
 impl Tendency {
     /// Whether to try it with this operation.
     pub(super) fn tries(&mut self) -> bool {
-        let tries = self.skip == 0;
+        !self.skips()
+    }
+
+    /// Whether not to try it with this operation. If so, the operation counts.
+    pub(super) fn skips(&mut self) -> bool {
+        let skips = self.skip > 0;
         self.skip = self.skip.saturating_sub(1);
-        tries
+        skips
     }
 
     /// Notes whether a try paid.

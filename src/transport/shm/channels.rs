@@ -27,7 +27,7 @@ use super::context::Context;
 use super::gather::GATHERED_MAX;
 use super::inbox::Inbox;
 use super::outbox::{Outbox, SHORT};
-use super::reference::{DIVIDED_MIN, REFERENCE_MIN, buffer_of, long_class};
+use super::reference::{BY_KERNEL_MIN, DIVIDED_MIN, buffer_of, long_class};
 use super::regions::Regions;
 
 /// Idle polls before [`Channels::drive_while`] checks whether the target polls. About 1 µs.
@@ -93,7 +93,7 @@ impl Channels {
             return Posted::Complete;
         }
         let index = self.outbox_of(op.target);
-        if op.len >= REFERENCE_MIN && self.cma && is_copy(op) && op.notification.is_none() {
+        if op.len >= BY_KERNEL_MIN && self.cma && is_copy(op) && op.notification.is_none() {
             return self.post_copy(index, op, ticket, shapes);
         }
         if op.notification.is_some() {
@@ -110,6 +110,29 @@ impl Channels {
         }
         self.wake(index);
         posted
+    }
+
+    /// Copies a put or get that [`post`](Self::post) would complete at once. False: post it.
+    ///
+    /// # Safety
+    /// `local` is valid for `len` bytes, for a get also writable. The bytes at `at` lie in the
+    /// target's window.
+    pub(super) unsafe fn copy_at_once(
+        &mut self,
+        kind: OpKind,
+        target: Rank,
+        local: *mut u8,
+        at: u64,
+        len: u64,
+    ) -> bool {
+        if !self.cma || len < BY_KERNEL_MIN {
+            return false;
+        }
+        let index = self.outbox_of(target);
+        // SAFETY: the buffer is valid and the target's bytes lie in its window (contract of this
+        // function).
+        self.outboxes[index as usize].copies_at_once(len)
+            && unsafe { self.transfer(kind, target, local, at, len as usize) }
     }
 
     #[inline(always)]
@@ -335,18 +358,34 @@ impl Channels {
     /// Copies `len` bytes of a put or get, from byte `at` on, by cross-memory attach. False if the
     /// kernel refuses.
     fn copy(&mut self, op: &Op, at: usize, len: usize) -> bool {
-        let info = &self.context.parts.rank(op.target).info.0;
-        let there = info.memory + op.disp + at as u64;
-        let direction = match op.kind {
+        let local = (buffer_of(op) as *mut u8).wrapping_add(at);
+        // SAFETY: the application's buffers are valid for the operation's length until it completes
+        // [EP-8]; the caller has checked the target bytes against the target's window.
+        unsafe { self.transfer(op.kind, op.target, local, op.disp + at as u64, len) }
+    }
+
+    /// Copies between `local` and the target's bytes at `at`. False if the kernel refuses.
+    ///
+    /// # Safety
+    /// `local` is valid for `len` bytes, for a get also writable. The bytes at `at` lie in the
+    /// target's window.
+    #[inline]
+    unsafe fn transfer(
+        &mut self,
+        kind: OpKind,
+        target: Rank,
+        local: *mut u8,
+        at: u64,
+        len: usize,
+    ) -> bool {
+        let info = &self.context.parts.rank(target).info.0;
+        let direction = match kind {
             OpKind::Put => Direction::Write,
             _ => Direction::Read,
         };
-        let local = buffer_of(op) as *mut u8;
-        // SAFETY: the application's buffers are valid for the operation's length until it completes
-        // [EP-8]; the caller has checked the target bytes against the target's window.
-        let copied = unsafe {
-            cma::transfer(direction, info.process.pid, local.wrapping_add(at), there, len)
-        };
+        // SAFETY: the contract of this function.
+        let copied =
+            unsafe { cma::transfer(direction, info.process.pid, local, info.memory + at, len) };
         copied.inspect_err(|error| self.disable_cma(error)).is_ok()
     }
 

@@ -30,6 +30,11 @@ impl Gather {
         self.ops.is_empty()
     }
 
+    /// Whether an operation is copied at once. If so, it counts.
+    pub(super) fn skips(&mut self) -> bool {
+        self.is_empty() && self.tendency.skips()
+    }
+
     /// Adds an operation on memory of the target at `there`, if operations are worth collecting.
     /// The caller must first [`run`](Self::run) what is of another kind.
     pub(super) fn add(&mut self, op: &Op, ticket: Ticket, there: u64) -> bool {

@@ -59,6 +59,7 @@ pub mod tags;
 pub use bootstrap::{Alone, Bootstrap, Memory, node};
 pub use counters::{APART as COUNTERS_APART, Counter};
 pub use process::{is_rung, take_rung};
+pub use reference::BY_KERNEL_MIN;
 pub use regions::AttachError;
 pub use segment::SystemError;
 pub use setup::{Settings, SetupError};
@@ -251,6 +252,31 @@ impl ShmWindow {
     pub fn place_of(&self, rank: Rank) -> Option<(Addr, u64, u32)> {
         let (size, unit) = self.extent_of(rank);
         self.allocated.then(|| (Addr(self.mapped_memory(rank) as usize), size, unit))
+    }
+
+    /// Created windows: copies `len` bytes between `local` and displacement `disp` of `rank` by
+    /// cross-memory attach, if that is how [`Port::post`] would complete this put or get at once.
+    /// False: it must be posted, which also reports any fault.
+    ///
+    /// # Safety
+    /// `local` is valid for `len` bytes, for a get also writable.
+    pub unsafe fn copy_by_kernel(
+        &mut self,
+        kind: OpKind,
+        rank: Rank,
+        local: *mut u8,
+        disp: u64,
+        len: u64,
+    ) -> bool {
+        let (size, unit) = self.extent_of(rank);
+        let Some(channels) = self.channels.as_mut().filter(|_| self.attached.is_none()) else {
+            return false;
+        };
+        let at = disp.checked_mul(unit.into()).filter(|at| *at <= size && len <= size - at);
+        // SAFETY: `local` is valid for the operation (contract of this function), and the bytes lie
+        // in the target's window.
+        rank != self.me
+            && at.is_some_and(|at| unsafe { channels.copy_at_once(kind, rank, local, at, len) })
     }
 
     /// Whether this process reaches the memory of `rank` by load and store, as it does its own.

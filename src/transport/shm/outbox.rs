@@ -11,9 +11,9 @@ use crate::transport::datatype::{self, Shape, Shapes, whole};
 
 use super::adaptive::Fastest;
 use super::channel::{Channel, IN_SLOT, INLINE, PAYLOAD, SLOTS, Tag};
-use super::gather::Gather;
+use super::gather::{GATHERED_MAX, Gather};
 use super::protocol::publish;
-use super::reference::{LONG_CLASSES, Range, References};
+use super::reference::{DIVIDED_MIN, LONG_CLASSES, Range, References};
 use super::run_list::{self, RUNS_MAX, RunList, StridedRun};
 use super::stall::StallDetector;
 
@@ -512,6 +512,14 @@ impl Outbox {
             self.long = self.redone.pop_front();
         }
         self.applied != before
+    }
+
+    /// Whether a put or get of `len` bytes is copied at once, alone.
+    pub(super) fn copies_at_once(&mut self, len: u64) -> bool {
+        if len >= DIVIDED_MIN {
+            return false;
+        }
+        if len < GATHERED_MAX { self.gather.skips() } else { self.references.skips() }
     }
 
     /// Publishes a put or get by reference, if the target may well copy it, or a part of it.

@@ -26,7 +26,7 @@ use super::protocol::Claims;
 
 /// Shortest put or get, in bytes, that is copied by cross-memory attach and not through the
 /// channel. A system call takes about as long as a round trip to the target.
-pub(super) const REFERENCE_MIN: u64 = 512;
+pub const BY_KERNEL_MIN: u64 = 512;
 /// Longest one that a slot can describe. The origin copies longer ones alone.
 const REFERENCE_MAX: u64 = u32::MAX as u64;
 /// From this length on, both ends copy the same operation.
@@ -192,6 +192,11 @@ impl References {
             return false;
         }
         self.leaving.tries()
+    }
+
+    /// Whether an operation shorter than [`DIVIDED_MIN`] is copied at once. If so, it counts.
+    pub(super) fn skips(&mut self) -> bool {
+        self.is_empty() && self.leaving.skips()
     }
 
     /// Writes the reference into a slot, which the caller publishes at `position`.
