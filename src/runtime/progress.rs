@@ -184,6 +184,8 @@ pub(crate) fn must_drive() -> bool {
 pub(crate) struct Backoff {
     looks: u32,
     spins: u32,
+    /// Looks between two yields, after the spins.
+    per_yield: u32,
     /// Counted in [`WAITING`].
     counted: bool,
 }
@@ -202,6 +204,10 @@ const LOOKS_PER_ROUND: u32 = 64;
 /// end within the first ones.
 const EAGER: u32 = 128;
 
+/// Looks between two yields of a rank with a core of its own: a few microseconds. In the kernel, a
+/// yield writes to the cache lines that a peer needs for cross-memory attach to this process.
+const LOOKS_PER_YIELD: u32 = 256;
+
 /// Number of threads of this process that wait, under `MPI_THREAD_MULTIPLE`.
 static WAITING: AtomicU32 = AtomicU32::new(0);
 
@@ -213,8 +219,9 @@ impl Backoff {
         let alone = !counted || WAITING.fetch_add(1, Ordering::Relaxed) == 0;
         // A rank with a core of its own spins for some 20 µs, which is longer than a hand-over
         // takes. Where ranks share cores, the peer may not be running at all.
-        let spins = if oversubscribed() || !alone { 32 } else { 2_000 };
-        Self { looks: 0, spins, counted }
+        let shares = oversubscribed() || !alone;
+        let (spins, per_yield) = if shares { (32, 1) } else { (2_000, LOOKS_PER_YIELD) };
+        Self { looks: 0, spins, per_yield, counted }
     }
 
     /// Counts a look that found nothing. True if it is time for a round of progress.
@@ -226,7 +233,7 @@ impl Backoff {
 
     #[inline]
     pub(crate) fn pause(&self) {
-        if self.looks > self.spins {
+        if self.looks > self.spins && self.looks.is_multiple_of(self.per_yield) {
             std::thread::yield_now();
         } else if self.looks > EAGER {
             std::hint::spin_loop();
