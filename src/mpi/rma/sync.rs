@@ -19,7 +19,7 @@ use crate::mpi::rma::call::{
     Checked, Done, block, not_complete, require, wait_unless_broken, window_calls,
 };
 use crate::runtime::process::multiple;
-use crate::runtime::progress::{sweep, wait_until};
+use crate::runtime::progress::{oversubscribed, sweep, wait_until};
 use crate::runtime::registry::is_left_to_host;
 use crate::runtime::{Guard, HostHandle, Window, with_port};
 
@@ -87,6 +87,26 @@ pub(crate) fn start(window: &mut Window, group: Members, assert: c_int) -> Done 
     let assert = assertion(assert, MPI_MODE_NOCHECK)?;
     let group = ranks(window, group)?;
     Ok(with_port!(&mut window.port, port => window.engine.start(port, &group, assert))?)
+}
+
+/// Polls of the blocking start for the posts of its targets: about a microsecond.
+const POLLS_FOR_POSTS: u32 = 16;
+
+/// The blocking `MPI_Win_start`. Polls for a moment until its targets have posted, since operations
+/// that are recorded take longer than those that go straight to memory.
+fn start_and_poll(mut guard: Guard, group: Members, assert: c_int) -> Done {
+    let host = guard.host;
+    let window = guard.windows.called();
+    start(window, group, assert)?;
+    if !oversubscribed() && !window.port.uses_network() {
+        for _ in 0..POLLS_FOR_POSTS {
+            if !window.engine.awaits_posts() {
+                break;
+            }
+            window.advance(&host);
+        }
+    }
+    Ok(())
 }
 
 /// `MPI_Win_fence`.
@@ -289,7 +309,7 @@ window_calls! { win;
         given members = members_unless_left(win, group);
     /// Opens an access epoch [EP-1].
     MPI_Win_start(group: MPI_Group, assert: c_int, win: MPI_Win) => PMPI_Win_start,
-        |mut guard| start(guard.windows.called(), members, assert),
+        |guard| start_and_poll(guard, members, assert),
         given members = members_unless_left(win, group);
     /// Closes the access epoch.
     MPI_Win_complete(win: MPI_Win) => PMPI_Win_complete, |guard| block(guard, None, complete);
