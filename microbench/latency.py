@@ -137,7 +137,8 @@ def merged(label, samples, limits, where, apart=False):
                               for _, _, line, _ in seen)
     labels = {runner[0] for runner in samples}
     rows = [{"name": name, "window": window, "host": label, "distance": where,
-             "plain_us": None, "ours_us": None, "limit_us": limit} for (name, window), limit in limits.items() if window == "none"]
+             "plain_us": None, "ours_us": None, "limit_us": limit}
+            for (name, window), limit in limits.items() if window == "none"]
     for key, seen in samples.get((label, "plain"), {}).items():
         rate = seen[0][1]
         unit = "mps" if rate else "us"
@@ -185,7 +186,8 @@ def show(label, rows):
                       figure_text(pick(r, "best_plain")), figure_text(pick(r, "ours")),
                       figure_text(pick(r, "limit")),
                       "-" if ratio is None else f"{ratio:.2f}{'' if ratio <= 1.0 else ' *'}",
-                      figure_text(r.get("plain_longest_us")), figure_text(r.get("ours_longest_us"))))
+                      figure_text(r.get("plain_longest_us")),
+                      figure_text(r.get("ours_longest_us"))))
     if not any(r["distance"] for r in rows):
         head, lines = without(head, 2), [without(line, 2) for line in lines]
     print(f"\n{label}: two ranks; ours/best compares with the better of the plain hosts, "

@@ -76,28 +76,6 @@ static void fence_target(struct bench *b, const struct flight *f, size_t bytes, 
         MPI_Win_fence(0, b->win);
 }
 
-static void enter_shared(struct bench *b)
-{
-    if (b->rank == ORIGIN)
-        MPI_Win_lock(MPI_LOCK_SHARED, TARGET, 0, b->win);
-}
-
-static void leave_shared(struct bench *b)
-{
-    if (b->rank == ORIGIN)
-        MPI_Win_unlock(TARGET, b->win);
-}
-
-static void enter_fence(struct bench *b)
-{
-    MPI_Win_fence(MPI_MODE_NOPRECEDE, b->win);
-}
-
-static void leave_fence(struct bench *b)
-{
-    MPI_Win_fence(MPI_MODE_NOSUCCEED, b->win);
-}
-
 static void outside(struct bench *b)
 {
     (void)b;

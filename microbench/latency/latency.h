@@ -111,6 +111,12 @@ struct outcome {
 /* Collective. */
 struct outcome time_scenario(struct bench *, const struct scenario *, const struct timing *);
 
+/* The origin locks the target for all rounds; both open and close fence epochs. */
+void enter_shared(struct bench *);
+void leave_shared(struct bench *);
+void enter_fence(struct bench *);
+void leave_fence(struct bench *);
+
 /* Data of a batch, zeroed counters, and their checks. */
 void prepare_put(struct bench *, size_t bytes, uint64_t batch);
 bool put_is_right(struct bench *, size_t bytes, uint64_t batch, long rounds);

@@ -7,12 +7,12 @@ enum { PUTS_PER_FLUSH = 1000 };
 
 /* Both ranks take part. */
 
-static void enter_fence(struct bench *b)
+void enter_fence(struct bench *b)
 {
     MPI_Win_fence(MPI_MODE_NOPRECEDE, b->win);
 }
 
-static void leave_fence(struct bench *b)
+void leave_fence(struct bench *b)
 {
     MPI_Win_fence(MPI_MODE_NOSUCCEED, b->win);
 }
@@ -75,13 +75,13 @@ static void lock_exclusive(struct bench *b, size_t bytes, long rounds)
 
 /* Only the origin, inside one shared lock. */
 
-static void enter_shared(struct bench *b)
+void enter_shared(struct bench *b)
 {
     if (b->rank == ORIGIN)
         MPI_Win_lock(MPI_LOCK_SHARED, TARGET, 0, b->win);
 }
 
-static void leave_shared(struct bench *b)
+void leave_shared(struct bench *b)
 {
     if (b->rank == ORIGIN)
         MPI_Win_unlock(TARGET, b->win);

@@ -10,13 +10,13 @@
 use std::ffi::CStr;
 
 use super::fast_path::MappedTarget;
-use crate::engine::{Addr, OpKind, Rank, Shaped};
+use crate::engine::{Addr, Rank, Shaped};
 use crate::transport::Proposal;
 use crate::transport::am::OutOfReach;
 use crate::transport::datatype::Shape;
 use crate::transport::router::Router;
 use crate::transport::shm::tags::Claimed;
-use crate::transport::shm::{AttachError, Counter, CounterStep, ShmWindow, SystemError};
+use crate::transport::shm::{AttachError, Counter, CounterStep, PlainCopy, ShmWindow, SystemError};
 
 /// Moves the bytes of one window.
 #[derive(Debug)]
@@ -140,21 +140,14 @@ impl Transport {
         Some(MappedTarget { base: base.0 as u64, size, unit: unit.into() })
     }
 
-    /// Copies `len` bytes between `local` and displacement `disp` of `rank` by the kernel, a put or
-    /// get that the transport would complete at once. False: it must be posted.
+    /// Copies by the kernel, a put or get that the transport would complete at once. False: it must
+    /// be posted.
     ///
     /// # Safety
-    /// `local` is valid for `len` bytes, for a get also writable.
-    pub(crate) unsafe fn copy_by_kernel(
-        &mut self,
-        kind: OpKind,
-        rank: Rank,
-        local: *mut u8,
-        disp: u64,
-        len: u64,
-    ) -> bool {
-        // SAFETY: `local` is valid for the operation (contract of this function).
-        either!(self, port => unsafe { port.copy_by_kernel(kind, rank, local, disp, len) })
+    /// The buffer in this process is valid for the operation.
+    pub(crate) unsafe fn copy_by_kernel(&mut self, copy: &PlainCopy) -> bool {
+        // SAFETY: the buffer is valid for the operation (contract of this function).
+        either!(self, port => unsafe { port.copy_by_kernel(copy) })
     }
 
     /// True if operations of peers need this process to poll, or are slower while it does not.

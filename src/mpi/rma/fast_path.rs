@@ -15,7 +15,7 @@ use crate::runtime::HostHandle;
 use crate::runtime::fast_path::{MappedTarget, look};
 use crate::runtime::process::enter_alone;
 use crate::transport::copy;
-use crate::transport::shm::BY_KERNEL_MIN;
+use crate::transport::shm::{BY_KERNEL_MIN, PlainCopy};
 
 /// A put or get that is a copy.
 ///
@@ -40,10 +40,10 @@ pub(crate) unsafe fn transfer(
         }
         let window = guard.windows.unmapped(handle, rank)?;
         let disp = u64::try_from(target.disp).ok()?;
+        let local = origin.address.cast_mut().cast();
         // SAFETY: the origin's buffer is the application's for `len` bytes.
-        let copied = unsafe {
-            window.port.copy_by_kernel(kind, rank, origin.address.cast_mut().cast(), disp, len)
-        };
+        let copied =
+            unsafe { window.port.copy_by_kernel(&PlainCopy { kind, rank, local, disp, len }) };
         return copied.then_some(MPI_SUCCESS);
     };
     let there = reach(origin.address, target.disp, memory, len)?;

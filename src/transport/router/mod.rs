@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use hashbrown::HashMap;
 
-use crate::engine::{Addr, Arrival, Op, OpKind, Rank, Shaped, Stage, Ticket};
+use crate::engine::{Addr, Arrival, Op, Rank, Shaped, Stage, Ticket};
 use crate::transport::Proposal;
 use crate::transport::am::Protocol;
 use crate::transport::am::window_channel::WindowChannel;
@@ -30,7 +30,7 @@ use crate::transport::peers::{PeerId, Peers};
 use crate::transport::rdma::Endpoint;
 use crate::transport::rdma::handshake::{Handshake, Step};
 use crate::transport::shm::tags::Claimed;
-use crate::transport::shm::{AttachError, Counter, ShmWindow, SystemError};
+use crate::transport::shm::{AttachError, Counter, PlainCopy, ShmWindow, SystemError};
 
 use counters::Counters;
 use here::{Here, peer_of};
@@ -321,18 +321,11 @@ impl Router {
     /// [`ShmWindow::copy_by_kernel`].
     ///
     /// # Safety
-    /// `local` is valid for `len` bytes, for a get also writable.
-    pub unsafe fn copy_by_kernel(
-        &mut self,
-        kind: OpKind,
-        rank: Rank,
-        local: *mut u8,
-        disp: u64,
-        len: u64,
-    ) -> bool {
-        self.members.shm_rank(rank).is_some_and(|rank| {
-            // SAFETY: `local` is valid for the operation (contract of this function).
-            unsafe { self.shm.copy_by_kernel(kind, rank, local, disp, len) }
+    /// The buffer in this process is valid for the operation.
+    pub unsafe fn copy_by_kernel(&mut self, copy: &PlainCopy) -> bool {
+        self.members.shm_rank(copy.rank).is_some_and(|rank| {
+            // SAFETY: the buffer is valid for the operation (contract of this function).
+            unsafe { self.shm.copy_by_kernel(&PlainCopy { rank, ..*copy }) }
         })
     }
 

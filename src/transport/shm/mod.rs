@@ -75,6 +75,21 @@ pub enum CounterStep {
     Map,
 }
 
+/// A put or get of contiguous bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainCopy {
+    /// Put or get.
+    pub kind: OpKind,
+    /// The target.
+    pub rank: Rank,
+    /// The buffer in this process; a get writes it.
+    pub local: *mut u8,
+    /// Displacement in the target's window.
+    pub disp: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
 /// One window in one process over shared memory.
 ///
 /// Created by [`new`](Self::new), collectively; then driven through [`Port`] and [`LockMemory`].
@@ -254,20 +269,13 @@ impl ShmWindow {
         self.allocated.then(|| (Addr(self.mapped_memory(rank) as usize), size, unit))
     }
 
-    /// Created windows: copies `len` bytes between `local` and displacement `disp` of `rank` by
-    /// cross-memory attach, if that is how [`Port::post`] would complete this put or get at once.
-    /// False: it must be posted, which also reports any fault.
+    /// Created windows: copies by cross-memory attach, if that is how [`Port::post`] would complete
+    /// this put or get at once. False: it must be posted, which also reports any fault.
     ///
     /// # Safety
-    /// `local` is valid for `len` bytes, for a get also writable.
-    pub unsafe fn copy_by_kernel(
-        &mut self,
-        kind: OpKind,
-        rank: Rank,
-        local: *mut u8,
-        disp: u64,
-        len: u64,
-    ) -> bool {
+    /// The buffer in this process is valid for the operation.
+    pub unsafe fn copy_by_kernel(&mut self, copy: &PlainCopy) -> bool {
+        let PlainCopy { kind, rank, local, disp, len } = *copy;
         let (size, unit) = self.extent_of(rank);
         let Some(channels) = self.channels.as_mut().filter(|_| self.attached.is_none()) else {
             return false;
