@@ -59,16 +59,6 @@ impl Window {
         Ok(())
     }
 
-    /// Whether the open access epoch of a group awaits the post of one of its first targets.
-    #[must_use]
-    pub fn awaits_posts(&self) -> bool {
-        const CHECKED: u32 = 8;
-        self.access_open.is_some_and(|epoch| {
-            let legs = &self.epochs[epoch].legs;
-            (0..legs.len().min(CHECKED)).any(|leg| !legs[leg].granted)
-        })
-    }
-
     /// `MPI_Win_lock`: opens a lock epoch on `target`.
     ///
     /// # Errors

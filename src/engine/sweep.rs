@@ -89,6 +89,23 @@ impl Window {
         }
     }
 
+    /// Reads only the words by which peers grant access. Whether the open access epoch of a group
+    /// still awaits the post of one of its first targets.
+    pub fn poll_posts(&mut self, port: &mut impl Port) -> bool {
+        const CHECKED: u32 = 8;
+        let awaits = |window: &Self| {
+            window.access_open.is_some_and(|epoch| {
+                let legs = &window.epochs[epoch].legs;
+                (0..legs.len().min(CHECKED)).any(|leg| !legs[leg].granted)
+            })
+        };
+        if !awaits(self) {
+            return false;
+        }
+        self.poll_words(port, Word::Grant);
+        awaits(self)
+    }
+
     /// Reads `word` of each peer that epochs wait for, once for all epochs of a peer.
     #[inline(always)]
     fn poll_words(&mut self, port: &mut impl Port, word: Word) {

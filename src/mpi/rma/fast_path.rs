@@ -11,9 +11,9 @@ use crate::engine::OpKind;
 use crate::mpi::abi::sys::*;
 use crate::mpi::datatype::predefined;
 use crate::mpi::rma::args::{Buffer, Target};
-use crate::runtime::HostHandle;
 use crate::runtime::fast_path::{MappedTarget, look};
 use crate::runtime::process::enter_alone;
+use crate::runtime::{Guard, HostHandle};
 use crate::transport::copy;
 use crate::transport::shm::{BY_KERNEL_MIN, PlainCopy};
 
@@ -35,22 +35,31 @@ pub(crate) unsafe fn transfer(
     };
     let handle = HostHandle(window.key());
     let Some((_, memory)) = guard.windows.direct(handle, rank) else {
-        if len < BY_KERNEL_MIN || origin.address.is_null() {
-            return None;
-        }
-        let window = guard.windows.unmapped(handle, rank)?;
-        let disp = u64::try_from(target.disp).ok()?;
         let local = origin.address.cast_mut().cast();
+        let disp = u64::try_from(target.disp).ok()?;
+        let copy = PlainCopy { kind, rank, local, disp, len };
         // SAFETY: the origin's buffer is the application's for `len` bytes.
-        let copied =
-            unsafe { window.port.copy_by_kernel(&PlainCopy { kind, rank, local, disp, len }) };
-        return copied.then_some(MPI_SUCCESS);
+        return unsafe { copy_by_kernel(guard, handle, &copy) };
     };
     let there = reach(origin.address, target.disp, memory, len)?;
     // SAFETY: `reach` has checked that `len` bytes lie in memory that the port has mapped; the
     // origin's buffer is the application's for as many.
     unsafe { move_bytes(kind, origin.address, there, len) };
     Some(MPI_SUCCESS)
+}
+
+/// The rest of [`transfer`], if the target's memory is not mapped.
+///
+/// # Safety
+/// The buffer in this process is valid for the operation.
+#[inline(never)]
+unsafe fn copy_by_kernel(mut guard: Guard, handle: HostHandle, copy: &PlainCopy) -> Option<c_int> {
+    if copy.len < BY_KERNEL_MIN || copy.local.is_null() {
+        return None;
+    }
+    let window = guard.windows.unmapped(handle, copy.rank)?;
+    // SAFETY: the buffer is valid for the operation (contract of this function).
+    unsafe { window.port.copy_by_kernel(copy) }.then_some(MPI_SUCCESS)
 }
 
 /// As [`transfer`], under `MPI_THREAD_MULTIPLE`: if the window has opened a fast path to the

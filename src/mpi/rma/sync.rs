@@ -90,21 +90,21 @@ pub(crate) fn start(window: &mut Window, group: Members, assert: c_int) -> Done 
 }
 
 /// Polls of the blocking start for the posts of its targets: about a microsecond.
-const POLLS_FOR_POSTS: u32 = 16;
+const POLLS_FOR_POSTS: u32 = 24;
 
 /// The blocking `MPI_Win_start`. Polls for a moment until its targets have posted, since operations
 /// that are recorded take longer than those that go straight to memory.
 fn start_and_poll(mut guard: Guard, group: Members, assert: c_int) -> Done {
-    let host = guard.host;
     let window = guard.windows.called();
     start(window, group, assert)?;
-    if !oversubscribed() && !window.port.uses_network() {
-        for _ in 0..POLLS_FOR_POSTS {
-            if !window.engine.awaits_posts() {
-                break;
-            }
-            window.advance(&host);
+    if oversubscribed() || window.port.uses_network() {
+        return Ok(());
+    }
+    for _ in 0..POLLS_FOR_POSTS {
+        if !with_port!(&mut window.port, port => window.engine.poll_posts(port)) {
+            break;
         }
+        std::hint::spin_loop();
     }
     Ok(())
 }
