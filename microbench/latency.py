@@ -55,19 +55,17 @@ def turns_of(chosen, options, cpus):
         arguments += ["--batch-us", 3000]
     if options.only:
         arguments += ["--only", options.only]
-    if cpus:
-        arguments += ["--cpus", ",".join(map(str, cpus))]
+    pinned = arguments + (["--cpus", ",".join(map(str, cpus))] if cpus else [])
     programs = [(host, "plain", "latency-plain") for host in chosen]
     programs += [(host, "ours", "latency") for host in chosen if host.prefix]
-    turns = [(host, whose, [program, *arguments]) for host, whose, program in programs]
+    turns = [(host, whose, [program, *pinned]) for host, whose, program in programs]
     # With fewer batches: a single round takes up to a second.
     few = ["--in-flight", 4 if options.quick else IN_FLIGHT, "--batches", 1 if options.quick else 7]
     if not options.apart:
-        turns += [(host, whose, [program, *arguments, *few]) for host, whose, program in programs]
+        turns += [(host, whose, [program, *pinned, *few]) for host, whose, program in programs]
     # Threads need the processors of both ranks.
     if not options.apart and (not options.only or THREADED.startswith(options.only)):
-        free = arguments[:-2] if cpus else arguments
-        turns += [(host, whose, [program, *free, "--threads", 2])
+        turns += [(host, whose, [program, *arguments, "--threads", 2])
                   for host, whose, program in programs]
     return turns
 

@@ -1,5 +1,5 @@
-#define _GNU_SOURCE
 /* latency: see latency.h. Prints JSON lines; latency.py merges those of several programs. */
+#define _GNU_SOURCE
 #include "latency.h"
 
 #include "../common/host.h"

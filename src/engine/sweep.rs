@@ -93,17 +93,11 @@ impl Window {
     /// still awaits the post of one of its first targets.
     pub fn poll_posts(&mut self, port: &mut impl Port) -> bool {
         const CHECKED: u32 = 8;
-        let awaits = |window: &Self| {
-            window.access_open.is_some_and(|epoch| {
-                let legs = &window.epochs[epoch].legs;
-                (0..legs.len().min(CHECKED)).any(|leg| !legs[leg].granted)
-            })
-        };
-        if !awaits(self) {
-            return false;
-        }
         self.poll_words(port, Word::Grant);
-        awaits(self)
+        self.access_open.is_some_and(|epoch| {
+            let legs = &self.epochs[epoch].legs;
+            (0..legs.len().min(CHECKED)).any(|leg| !legs[leg].granted)
+        })
     }
 
     /// Reads `word` of each peer that epochs wait for, once for all epochs of a peer.

@@ -204,7 +204,7 @@ const LOOKS_PER_ROUND: u32 = 64;
 /// end within the first ones.
 const EAGER: u32 = 128;
 
-/// Looks between two yields of a rank with a core of its own: a few microseconds. In the kernel, a
+/// Looks between two yields of a rank with a core of its own: some 20 µs. In the kernel, a
 /// yield writes to the cache lines that a peer needs for cross-memory attach to this process.
 const LOOKS_PER_YIELD: u32 = 256;
 

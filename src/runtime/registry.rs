@@ -223,7 +223,7 @@ impl Registry {
             return None;
         }
         let window = self.windows.last(handle.0).filter(|window| window.hints.fast_path)?;
-        if !window.engine.has_direct_route(target) && !window.engine.finds_direct_route(target) {
+        if !window.engine.finds_direct_route(target) {
             return None;
         }
         self.calls += 1;

@@ -1,7 +1,7 @@
 /*
  * Puts and gets of 1 byte to 4 MB, many in flight, on memory that its owner provided, under every
- * kind of synchronization. The target waits in MPI or computes meanwhile; accumulates and counters
- * are in between. All bytes of the target and all bytes fetched are compared. Prints the seed.
+ * kind of synchronization. The target waits in MPI or computes meanwhile; accumulates are in
+ * between. All bytes of the target and all bytes fetched are compared. Prints the seed.
  *
  *   in_flight KIND [ROUNDS [SEED [REFUSED]]]
  *     KIND: created | dynamic
@@ -65,10 +65,11 @@ static void fill(char *to, size_t len, uint64_t pattern)
         to[i] = byte_of(pattern, i);
 }
 
-static int holds(const char *from, size_t len, uint64_t pattern)
+/* Whether the bytes are those of the pattern from byte `first` on. */
+static int holds(const char *from, size_t len, uint64_t pattern, size_t first)
 {
     for (size_t i = 0; i < len; i++)
-        if (from[i] != byte_of(pattern, i))
+        if (from[i] != byte_of(pattern, first + i))
             return 0;
     return 1;
 }
@@ -82,10 +83,7 @@ static MPI_Aint place(int target, int area, size_t at)
 
 static int check_fetched(const Operation *o)
 {
-    for (size_t i = 0; i < o->len; i++)
-        if (origin_side[o->at + i] != byte_of(READ_ONLY, o->at + i))
-            return 0;
-    return 1;
+    return holds(origin_side + o->at, o->len, READ_ONLY, o->at);
 }
 
 /* All calls of one origin to one target; `sums` counts its accumulates. */
@@ -173,7 +171,7 @@ static void one_round(uint64_t seed, int round, Window *flags)
     MPI(MPI_Win_lock(MPI_LOCK_SHARED, me, 0, win));
     for (int i = 0; i < count; i++)
         EXPECT(list[i].get || holds(memory + (size_t)origin * AREA + list[i].at, list[i].len,
-                                    list[i].pattern),
+                                    list[i].pattern, 0),
                "round %d, way %d: put %d of %zu at %zu", round, way, i, list[i].len, list[i].at);
     MPI(MPI_Win_unlock(me, win));
     MPI(MPI_Sendrecv(&sums, 1, MPI_INT64_T, target, 0, &all, 1, MPI_INT64_T, origin, 0,

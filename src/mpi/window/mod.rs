@@ -196,9 +196,10 @@ fn create(wanted: &Wanted) -> Made {
     let base = port.base();
     if log::log_enabled!(log::Level::Info) {
         // Other threads may be using the RDMA context that the port describes.
-        let guard = enter();
-        let transports = port.describe();
-        drop(guard);
+        let transports = {
+            let _guard = enter();
+            port.describe()
+        };
         log::info!(
             "{}: window {:#x} of {size} processes: {transports}; driven by {}",
             wanted.call,

@@ -318,7 +318,12 @@ impl Window {
     /// Counts a poll. Probes peers and reports a stalled wait when it is time.
     #[inline]
     pub(crate) fn count_poll(&mut self) {
-        self.polls_since_clock += 1;
+        self.count_polls(1);
+    }
+
+    #[inline]
+    fn count_polls(&mut self, polls: u32) {
+        self.polls_since_clock += polls;
         if self.polls_since_clock >= POLLS_PER_CLOCK {
             self.check_clock();
         }
@@ -338,10 +343,7 @@ impl Window {
     #[inline]
     pub(crate) fn count_incomplete_test(&mut self) {
         self.test_incomplete = true;
-        self.polls_since_clock += POLLS_OF_A_TEST;
-        if self.polls_since_clock >= POLLS_PER_CLOCK {
-            self.check_clock();
-        }
+        self.count_polls(POLLS_OF_A_TEST);
     }
 
     /// Probes the peers periodically while this window waits, even under load. Logs once what a

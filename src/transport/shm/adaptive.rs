@@ -36,7 +36,7 @@ impl Tendency {
 }
 
 /// Number of ways.
-pub(super) const WAYS: usize = 3;
+const WAYS: usize = 3;
 /// Operations between two trials, at first and at most.
 const INTERVAL_MIN: u32 = 8;
 const INTERVAL_MAX: u32 = 256;

@@ -379,13 +379,10 @@ impl Channels {
         len: usize,
     ) -> bool {
         let info = &self.context.parts.rank(target).info.0;
-        let direction = match kind {
-            OpKind::Put => Direction::Write,
-            _ => Direction::Read,
-        };
         // SAFETY: the contract of this function.
-        let copied =
-            unsafe { cma::transfer(direction, info.process.pid, local, info.memory + at, len) };
+        let copied = unsafe {
+            cma::transfer(Direction::of(kind), info.process.pid, local, info.memory + at, len)
+        };
         copied.inspect_err(|error| self.disable_cma(error)).is_ok()
     }
 

@@ -4,6 +4,8 @@ use std::io;
 
 use libc::iovec;
 
+use crate::engine::OpKind;
+
 /// Pieces of one system call (UIO_MAXIOV).
 const CALL_PIECES: usize = 1024;
 
@@ -13,6 +15,13 @@ pub(super) enum Direction {
     Write,
     /// From the other process to this one.
     Read,
+}
+
+impl Direction {
+    /// That of a put or get of this process.
+    pub(super) fn of(kind: OpKind) -> Self {
+        if kind == OpKind::Put { Direction::Write } else { Direction::Read }
+    }
 }
 
 /// Transfers `len` bytes between `local` here and the address `remote` in process `pid`.

@@ -88,7 +88,7 @@ impl CmaConsumer {
         peer: CmaPeer<'_>,
     ) -> Advanced {
         let kind = own_slot(consuming, first).tag.kind;
-        let direction = if kind == OpKind::Put { Direction::Write } else { Direction::Read };
+        let direction = Direction::of(kind);
         self.batch.clear();
         for position in first..end {
             let PublishedSlot { tag, disp, len, data } = own_slot(consuming, position);

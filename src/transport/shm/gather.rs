@@ -65,10 +65,7 @@ impl Gather {
         mut done: impl FnMut(&Op, Ticket, bool),
     ) -> std::io::Result<()> {
         let Some((first, _)) = self.ops.first() else { return Ok(()) };
-        let direction = match first.kind {
-            OpKind::Put => Direction::Write,
-            _ => Direction::Read,
-        };
+        let direction = Direction::of(first.kind);
         self.tendency.note(self.ops.len() > 1);
         // SAFETY: the application's buffers are valid until the operations complete [EP-8]; the
         // engine has checked the target bytes against the target's window.

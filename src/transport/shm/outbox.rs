@@ -241,9 +241,7 @@ impl Outbox {
         } else {
             self.finished.push_back((ticket, Stage::Remote));
         }
-        if self.long.is_none() {
-            self.long = self.redone.pop_front();
-        }
+        self.begin_redone();
     }
 
     /// What to return for the long operation that was begun last, after driving it for a while.
@@ -257,6 +255,13 @@ impl Outbox {
             Posted::Local
         } else {
             Posted::Pending
+        }
+    }
+
+    /// Begins an operation that is to be sent again, unless a long one waits.
+    fn begin_redone(&mut self) {
+        if self.long.is_none() {
+            self.long = self.redone.pop_front();
         }
     }
 
@@ -294,10 +299,8 @@ impl Outbox {
         }
         let complete = at == len
             && op.notification.is_none_or(|behind| self.send_notification(behind, ticket));
-        self.long = match complete {
-            false => Some(LongOp { op, ticket, at }),
-            true => self.redone.pop_front(),
-        };
+        self.long = (!complete).then_some(LongOp { op, ticket, at });
+        self.begin_redone();
         if complete && !has_result(&op) {
             self.long_sent = Some(ticket);
         }
@@ -508,9 +511,7 @@ impl Outbox {
         while self.applied < self.tail && self.references.is_complete(self.applied) {
             self.applied += 1;
         }
-        if self.long.is_none() {
-            self.long = self.redone.pop_front();
-        }
+        self.begin_redone();
         self.applied != before
     }
 
@@ -560,9 +561,7 @@ impl Outbox {
                 redone.push_back(LongOp { op: *op, ticket, at: 0 });
             }
         });
-        if self.long.is_none() {
-            self.long = self.redone.pop_front();
-        }
+        self.begin_redone();
         result
     }
 
