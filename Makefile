@@ -18,9 +18,9 @@ unexport CARGO_TARGET_DIR
 .NOTPARALLEL:
 .SECONDARY:
 .PHONY: help prefixes deps build install demo latency latency-netns overhead programs ab idle \
-    mates notify lu transactions simulator figures figures-full swarm mutants test test-rust test-loom \
-    test-lint test-c test-netns test-verbs test-small test-schedule test-hosts test-conformance \
-    test-valgrind clean
+    scale threads mates notify lu transactions simulator figures figures-full swarm mutants test \
+    test-rust test-loom test-lint test-c test-netns test-verbs test-small test-schedule \
+    test-hosts test-conformance test-valgrind clean
 .DEFAULT_GOAL := help
 
 help: ## list targets and variables
@@ -96,6 +96,12 @@ ab: deps prefixes ## compare with BASE=rev: latency, notify and overhead, altern
 idle: deps prefixes ## cost of 100 to 10,000 idle windows for calls that wait
 	$(PYTHON) microbench/idle.py $(BENCH_HOSTS) $(IDLE)
 
+scale: deps prefixes ## 1 to 16 ranks: plain hosts and preloaded, side by side
+	$(PYTHON) microbench/scale.py $(BENCH_HOSTS) $(SCALE)
+
+threads: deps prefixes ## 1 to 4 threads of one rank: plain hosts and the library
+	$(PYTHON) microbench/threads.py $(BENCH_HOSTS) $(THREADS)
+
 mates: deps prefixes ## intra-node latency in windows of one node and of two (as root)
 	$(NODES) $(PYTHON) microbench/mates.py $(BENCH_HOSTS) $(NETNS_EXEC) $(MATES)
 
@@ -160,6 +166,8 @@ test-small: prefixes simulator test-schedule ## all benchmarks, in a small size
 	$(PYTHON) microbench/latency.py $(BENCH_HOSTS) $(SMALL) --no-figures
 	$(PYTHON) microbench/overhead.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/idle.py $(BENCH_HOSTS) $(SMALL)
+	$(PYTHON) microbench/scale.py $(BENCH_HOSTS) $(SMALL)
+	$(PYTHON) microbench/threads.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/notify.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/lu.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/transactions.py $(BENCH_HOSTS) $(SMALL)

@@ -153,6 +153,7 @@ fn set_number(mut guard: Guard, number: c_int) -> Done {
                 log::warn!("MPIX_Win_set_num_notify: {reason}");
                 fault = Some(Fault::new(MPI_ERR_NO_MEM, "out of memory for notification counters"));
             } else if step == CounterStep::Map {
+                guard[id].close_fast_path();
                 bases = Some(guard[id].engine.begin_counters());
             }
         }
@@ -162,6 +163,7 @@ fn set_number(mut guard: Guard, number: c_int) -> Done {
         }
     }
     let ours = &mut guard[id];
+    ours.close_fast_path(); // other threads may have opened it during the waits
     ours.port.counters_made(!objected);
     if let Some(bases) = bases.filter(|_| objected) {
         ours.engine.resume_counters(bases);

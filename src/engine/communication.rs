@@ -47,6 +47,22 @@ impl Window {
         }
     }
 
+    /// True if a flush of this target has nothing to wait for: it has a direct route in a
+    /// passive-target epoch, and no operation is outstanding there.
+    #[inline(always)]
+    pub fn flushes_at_once(&self, target: Rank) -> bool {
+        let Some(route) = self.route else { return false };
+        route.direct
+            && route.passive
+            && route.target == target
+            && (self.folded.is_some() || self.has_nothing_outstanding(route))
+    }
+
+    #[inline(never)]
+    fn has_nothing_outstanding(&self, route: Route) -> bool {
+        self.epochs.get(route.epoch).is_some_and(|entry| entry.legs[route.leg].remote == 0)
+    }
+
     fn find_route(&mut self, target: Rank) -> bool {
         let open =
             self.lock_all_open.or(self.access_open).or_else(|| self.peers.find(target)?.lock_open);
@@ -78,9 +94,10 @@ impl Window {
             EpochKind::Access => entry.legs.find(target)?,
             _ => entry.leg_to(target),
         };
+        let passive = entry.is_passive();
         let entry = &entry.legs[leg];
         let direct = entry.granted && entry.head == NIL;
-        self.route = Some(Route { target, epoch, leg, direct });
+        self.route = Some(Route { target, epoch, leg, direct, passive });
         self.route
     }
 

@@ -36,6 +36,16 @@ pub(super) struct Route {
     pub(super) leg: u32,
     /// The leg is granted and its queue is empty, so operations go straight to the transport.
     pub(super) direct: bool,
+    /// The epoch is a passive-target one.
+    pub(super) passive: bool,
+}
+
+impl Route {
+    /// The route to a target of the folded epoch.
+    #[inline(always)]
+    pub(super) fn folded(target: Rank) -> Self {
+        Route { target, epoch: Key::NONE, leg: 0, direct: true, passive: true }
+    }
 }
 
 /// One window in one process.

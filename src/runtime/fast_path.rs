@@ -1,10 +1,13 @@
-//! Puts and gets that do not enter the runtime.
+//! Puts, gets, notifications and flushes that do not enter the runtime.
 //!
 //! Under `MPI_THREAD_MULTIPLE` one thread at a time is in the runtime. But an operation that the
 //! transport completes by load and store, in an epoch that is open, granted and has nothing queued,
-//! changes nothing in the engine: it is a copy. When such an operation has succeeded, the window
-//! *opens a fast path* to its target, and other threads copy without entering. Any call that opens
-//! or closes an access epoch closes the window's fast path first, before it changes anything.
+//! changes nothing in the engine: it is a copy, and perhaps raises a counter. When such an
+//! operation has succeeded, the window *opens a fast path* to its target, and other threads copy
+//! without entering. While nothing is outstanding at the target, a flush of it does nothing, so the
+//! slot permits that too. Any call that opens or closes an access epoch closes the window's fast
+//! path first, before it changes anything. Each call that issues an operation inside the runtime
+//! updates the target's slot before it returns.
 //!
 //! A copy that races with such a call is an error of the application, since nothing orders the two.
 //! But even then no thread may mix two targets or two windows. A [`TargetSlot`] has one writer at a
@@ -21,6 +24,7 @@ use super::registry::NO_HANDLE;
 use super::window::HostHandle;
 use crate::engine::Rank;
 use crate::sync::{AtomicU64, Ordering, fence};
+use crate::transport::shm::CounterTable;
 
 /// A target's memory as this process has mapped it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +37,18 @@ pub struct MappedTarget {
     pub unit: u64,
 }
 
-/// One target's mapped memory, written by one thread at a time and read by any.
+/// What a call may do at a target without entering the runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Put and get are copies.
+    pub memory: MappedTarget,
+    /// Counters that may be raised after a copy.
+    pub counters: CounterTable,
+    /// A flush has nothing to wait for.
+    pub flushes: bool,
+}
+
+/// One target, written by one thread at a time and read by any.
 #[derive(Debug, Default)]
 pub struct TargetSlot {
     /// Target + 1 in the low 32 bits, or 0; a version in the high ones.
@@ -41,6 +56,8 @@ pub struct TargetSlot {
     base: AtomicU64,
     size: AtomicU64,
     unit: AtomicU64,
+    counters: [AtomicU64; 2],
+    flushes: AtomicU64,
 }
 
 impl TargetSlot {
@@ -51,15 +68,19 @@ impl TargetSlot {
     }
 
     /// Opens the slot to `target`. For one thread at a time.
-    pub fn open(&self, target: u32, memory: MappedTarget) {
+    pub fn open(&self, target: u32, access: Access) {
         let version = (self.key.load(Ordering::Relaxed) >> 32).wrapping_add(1) << 32;
         self.key.store(version, Ordering::Relaxed);
         // A reader that sees any of the following stores also sees, after its own fence, that the
         // key has changed.
         fence(Ordering::Release);
-        self.base.store(memory.base, Ordering::Relaxed);
-        self.size.store(memory.size, Ordering::Relaxed);
-        self.unit.store(memory.unit, Ordering::Relaxed);
+        self.base.store(access.memory.base, Ordering::Relaxed);
+        self.size.store(access.memory.size, Ordering::Relaxed);
+        self.unit.store(access.memory.unit, Ordering::Relaxed);
+        for (word, value) in self.counters.iter().zip(access.counters.to_words()) {
+            word.store(value, Ordering::Relaxed);
+        }
+        self.flushes.store(access.flushes.into(), Ordering::Relaxed);
         self.key.store(version | (u64::from(target) + 1), Ordering::Release);
     }
 
@@ -69,9 +90,9 @@ impl TargetSlot {
         self.key.store(key & !u64::from(u32::MAX), Ordering::Relaxed);
     }
 
-    /// The memory of `target`, if the slot is open to it.
+    /// What may be done at `target`, if the slot is open to it.
     #[inline(always)]
-    pub fn look(&self, target: u32) -> Option<MappedTarget> {
+    pub fn look(&self, target: u32) -> Option<Access> {
         let key = self.key.load(Ordering::Acquire);
         if key & u64::from(u32::MAX) != u64::from(target) + 1 {
             return None;
@@ -81,8 +102,11 @@ impl TargetSlot {
             size: self.size.load(Ordering::Relaxed),
             unit: self.unit.load(Ordering::Relaxed),
         };
+        let counters = self.counters.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let flushes = self.flushes.load(Ordering::Relaxed) != 0;
         fence(Ordering::Acquire);
-        (self.key.load(Ordering::Relaxed) == key).then_some(memory)
+        let access = Access { memory, counters: CounterTable::of_words(counters), flushes };
+        (self.key.load(Ordering::Relaxed) == key).then_some(access)
     }
 
     fn is_open(&self) -> bool {
@@ -102,14 +126,16 @@ pub(crate) struct FastPath {
 }
 
 impl FastPath {
-    /// Opens the fast path to `target`. The caller holds the guard.
+    /// Opens the fast path to `target` for what is permitted now; closes it if nothing is. The
+    /// caller holds the guard.
     #[inline]
-    pub(crate) fn open(&self, target: u32, memory: impl FnOnce() -> Option<MappedTarget>) {
+    pub(crate) fn update(&self, target: u32, permitted: Option<Access>) {
         let slot = &self.slots[target as usize % SLOTS];
-        if slot.look(target).is_none()
-            && let Some(memory) = memory()
-        {
-            slot.open(target, memory);
+        let before = slot.look(target);
+        match permitted {
+            Some(access) if before != permitted => slot.open(target, access),
+            None if before.is_some() => slot.close(),
+            _ => {}
         }
     }
 
@@ -159,19 +185,19 @@ pub(crate) fn give_back(fast_path: &'static FastPath) {
     FREE.lock().unwrap_or_else(PoisonError::into_inner).push(fast_path);
 }
 
-/// The memory of a target of the window, if the window's fast path is open to it. Also `None` for a
-/// call that must enter the runtime to make progress.
+/// What a call may do at a target of the window, if the window's fast path is open to it. Also
+/// `None` for a call that must enter the runtime to make progress.
 #[inline(always)]
-pub(crate) fn look(handle: HostHandle, target: Rank) -> Option<MappedTarget> {
+pub(crate) fn look(handle: HostHandle, target: Rank) -> Option<Access> {
     let fast_path = slot_of(handle.0).load(Ordering::Acquire);
     // SAFETY: null, or a fast path that `make` leaked, so it is never freed.
     let fast_path = unsafe { fast_path.as_ref() }?;
-    let memory = fast_path.slots[target as usize % SLOTS].look(target)?;
+    let access = fast_path.slots[target as usize % SLOTS].look(target)?;
     // Another window may share the entry, or may have been given this fast path meanwhile.
     if fast_path.handle.load(Ordering::Acquire) != handle.0 {
         return None;
     }
     let calls = CALLS.get().wrapping_add(1);
     CALLS.set(calls);
-    (!calls.is_multiple_of(CALLS_PER_ENTRY)).then_some(memory)
+    (!calls.is_multiple_of(CALLS_PER_ENTRY)).then_some(access)
 }

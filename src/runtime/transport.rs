@@ -16,7 +16,9 @@ use crate::transport::am::OutOfReach;
 use crate::transport::datatype::Shape;
 use crate::transport::router::Router;
 use crate::transport::shm::tags::Claimed;
-use crate::transport::shm::{AttachError, Counter, CounterStep, PlainCopy, ShmWindow, SystemError};
+use crate::transport::shm::{
+    AttachError, Counter, CounterStep, CounterTable, PlainCopy, ShmWindow, SystemError,
+};
 
 /// Moves the bytes of one window.
 #[derive(Debug)]
@@ -190,6 +192,11 @@ impl Transport {
     #[inline]
     pub(crate) fn flush_and_poll(&mut self) -> bool {
         either!(self, port => port.flush_and_poll())
+    }
+
+    /// Counters of `rank` that may be raised by a store after a copy.
+    pub(crate) fn counter_table(&self, rank: Rank) -> CounterTable {
+        either!(self, port => port.counter_table(rank))
     }
 
     /// Notification counters of a process.

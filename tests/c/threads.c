@@ -1,6 +1,6 @@
 /*
- * MPI_THREAD_MULTIPLE: several threads on one window, each thread with its own window, and threads
- * that block in host calls meanwhile.
+ * MPI_THREAD_MULTIPLE: several threads on one window, each thread with its own window, threads
+ * that notify, and threads that block in host calls meanwhile.
  */
 #include "check.h"
 #include <pthread.h>
@@ -72,6 +72,52 @@ static void *own_targets(void *arg)
     return NULL;
 }
 
+/* One window under lock_all: each thread notifies its own counter of the next process, more often
+ * than a thread goes without entering the runtime. */
+static void *own_counter(void *arg)
+{
+    Work *work = arg;
+    MPI_Win win = work->w->win;
+    int right = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
+    int64_t value = 0, *mine = work->w->base;
+    for (int i = 0; i < TURNS; i++) {
+        value = (int64_t)i * 100 + me * 10 + work->id;
+        if (i % 3 == 0)
+            MPI(MPIX_Notify(right, work->id, win));
+        MPI(MPIX_Put_notify(&value, 1, MPI_INT64_T, right, 1 + work->id, 1, MPI_INT64_T,
+                            work->id, win));
+        MPI(MPI_Win_flush(right, win));
+    }
+    MPI(MPIX_Win_notify_threshold(win, work->id, TURNS + (TURNS + 2) / 3));
+    value = (int64_t)(TURNS - 1) * 100 + left * 10 + work->id;
+    EXPECT(load64(mine + 1 + work->id) == value, "thread %d: %ld, not %ld", work->id,
+           (long)load64(mine + 1 + work->id), (long)value);
+    return NULL;
+}
+
+/* Counters that are replaced, and a flush where none is permitted, after threads have gone the
+ * short way. */
+static void counters_and_flushes(Window *w, MPI_Comm *comms)
+{
+    for (int number = THREADS; number <= 600; number += 597) { /* two layouts of the counters */
+        MPI(MPIX_Win_set_num_notify(w->win, MPI_INFO_NULL, number));
+        MPI(MPI_Win_lock_all(0, w->win));
+        together(own_counter, w, 1, comms);
+        MPI(MPI_Win_unlock_all(w->win));
+        MPI(MPI_Barrier(MPI_COMM_WORLD));
+    }
+    int64_t value = 5;
+    int right = (me + 1) % ranks;
+    MPI(MPI_Win_set_errhandler(w->win, MPI_ERRORS_RETURN));
+    MPI(MPI_Win_fence(0, w->win));
+    for (int i = 0; i < 3; i++) {
+        MPI(MPI_Put(&value, 1, MPI_INT64_T, right, 1, 1, MPI_INT64_T, w->win));
+        REFUSED(MPI_ERR_RMA_SYNC, MPI_Win_flush(right, w->win));
+        REFUSED(MPI_ERR_RMA_SYNC, MPI_Win_flush_local(right, w->win));
+    }
+    MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, w->win));
+}
+
 /* A window and a communicator per thread: fences, post/start, locks, and host calls between
  * them. */
 static void *own_window(void *arg)
@@ -133,6 +179,8 @@ int main(int argc, char **argv)
         EXPECT(load64(w.base) == (int64_t)TURNS * ranks, "%s: %ld increments", kind_name[kind],
                (long)load64(w.base));
         MPI(MPI_Win_unlock(me, w.win));
+        MPI(MPI_Barrier(MPI_COMM_WORLD));
+        counters_and_flushes(&w, comms);
         window_free(&w);
         for (int i = 0; i < THREADS; i++)
             many[i] = window(kind, 2 * sizeof(int64_t), sizeof(int64_t));

@@ -3,11 +3,20 @@
 
 use loom::sync::Arc;
 use loom::thread;
-use mpix_rma::runtime::fast_path::{MappedTarget, TargetSlot};
+use mpix_rma::runtime::fast_path::{Access, MappedTarget, TargetSlot};
+use mpix_rma::transport::shm::CounterTable;
 
-fn place(target: u32) -> MappedTarget {
-    let n = u64::from(target) + 1;
-    MappedTarget { base: n << 32, size: n * 100, unit: n }
+/// All fields tell `n`.
+fn access(n: u64) -> Access {
+    Access {
+        memory: MappedTarget { base: n << 32, size: n * 100, unit: n },
+        counters: CounterTable::of_words([n * 8, n << 32 | n]),
+        flushes: n.is_multiple_of(2),
+    }
+}
+
+fn place(target: u32) -> Access {
+    access(u64::from(target) + 1)
 }
 
 #[test]
@@ -21,12 +30,12 @@ fn a_reader_never_mixes_two_targets() {
                 slot.close();
                 slot.open(9, place(9));
                 slot.close();
-                slot.open(1, MappedTarget { base: 7, size: 7, unit: 7 });
+                slot.open(1, access(7));
             })
         };
         for target in [1, 9] {
             if let Some(found) = slot.look(target) {
-                let again = MappedTarget { base: 7, size: 7, unit: 7 };
+                let again = access(7);
                 assert!(
                     found == place(target) || (target == 1 && found == again),
                     "target {target}: {found:?}"

@@ -55,7 +55,7 @@ pub(crate) fn communicate(
     let window = guard.windows.called();
     if let Some(op) = make(window)? {
         issue(window, &op)?;
-        window.open_fast_path(op.target);
+        window.update_fast_path(op.target);
     }
     if guard.windows.count_call() {
         sweep_between_calls(&mut guard);
@@ -73,7 +73,11 @@ pub(crate) fn communicate_request(
     admit(request)?;
     let window = guard.windows.called();
     let made = make(window)?;
+    let target = made.as_ref().map(|op| op.target);
     let outcome = issue_request(window, made)?;
+    if let Some(target) = target {
+        window.update_fast_path(target);
+    }
     deliver(guard, outcome, Scope::Operation, request)
 }
 

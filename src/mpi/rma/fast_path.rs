@@ -1,11 +1,13 @@
 //! Puts and gets that are plain copies: the epoch is open and granted, nothing is queued, and this
 //! process has mapped the target's memory (`runtime/fast_path.rs`) or copies by the kernel. They
 //! leave no state in the engine, so they bypass it; with many threads, they bypass the runtime too.
+//! So do notifications after such copies, and flushes that have nothing to wait for.
 //!
 //! Each function returns the code of the call. `None` means that the call must go the long way,
 //! which also reports any fault of its arguments.
 
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{Ordering, fence};
 
 use crate::engine::OpKind;
 use crate::mpi::abi::sys::*;
@@ -76,7 +78,7 @@ unsafe fn copy_among(
     origin: *const c_void,
     disp: MPI_Aint,
 ) -> Option<c_int> {
-    let memory = look(HostHandle(window.key()), rank)?;
+    let memory = look(HostHandle(window.key()), rank)?.memory;
     let there = reach(origin, disp, memory, len)?;
     // SAFETY: `reach` has checked that `len` bytes lie in memory that the window's port has mapped;
     // the origin's buffer is the application's for as many.
@@ -84,8 +86,7 @@ unsafe fn copy_among(
     Some(MPI_SUCCESS)
 }
 
-/// A put or get that is a copy, and then raises a counter of the target. Like all functions below,
-/// not under `MPI_THREAD_MULTIPLE`.
+/// A put or get that is a copy, and then raises a counter of the target.
 ///
 /// # Safety
 /// As [`transfer`].
@@ -98,8 +99,18 @@ pub(crate) unsafe fn notified(
     index: c_int,
 ) -> Option<c_int> {
     let (rank, len) = dense(origin, target)?;
-    let mut guard = enter_alone()?;
     let index = u32::try_from(index).ok()?;
+    let Some(mut guard) = enter_alone() else {
+        let access = look(HostHandle(window.key()), rank)?;
+        // SAFETY: the window exists (contract of this function), so its counters are mapped.
+        let counter = unsafe { access.counters.get(index) }?;
+        let there = reach(origin.address, target.disp, access.memory, len)?;
+        // SAFETY: `reach` has checked that `len` bytes lie in memory that the window's port has
+        // mapped; the origin's buffer is the application's for as many.
+        unsafe { move_bytes(kind, origin.address, there, len) };
+        counter.raise();
+        return Some(MPI_SUCCESS);
+    };
     let (ours, memory) = guard.windows.direct(HostHandle(window.key()), rank)?;
     let counter = ours.port.counter_of(rank, index)?;
     let there = reach(origin.address, target.disp, memory, len)?;
@@ -114,9 +125,34 @@ pub(crate) unsafe fn notified(
 #[inline(always)]
 pub(crate) fn notify(window: MPI_Win, target: c_int, index: c_int) -> Option<c_int> {
     let (rank, index) = (u32::try_from(target).ok()?, u32::try_from(index).ok()?);
-    let mut guard = enter_alone()?;
+    let Some(mut guard) = enter_alone() else {
+        let access = look(HostHandle(window.key()), rank)?;
+        // SAFETY: the window exists, as MPI demands of the call, so its counters are mapped.
+        unsafe { access.counters.get(index) }?.raise();
+        return Some(MPI_SUCCESS);
+    };
     let (ours, _) = guard.windows.direct(HostHandle(window.key()), rank)?;
     ours.port.counter_of(rank, index)?.raise();
+    Some(MPI_SUCCESS)
+}
+
+/// A flush that has nothing to wait for.
+#[inline(always)]
+pub(crate) fn flush(window: MPI_Win, target: c_int) -> Option<c_int> {
+    let (handle, rank) = (HostHandle(window.key()), u32::try_from(target).ok()?);
+    let Some(mut guard) = enter_alone() else { return flush_among(handle, rank) };
+    let (ours, _) = guard.windows.direct(handle, rank)?;
+    ours.engine.flushes_at_once(rank).then_some(MPI_SUCCESS)
+}
+
+/// As [`flush`], under `MPI_THREAD_MULTIPLE`.
+#[inline(never)]
+fn flush_among(handle: HostHandle, rank: u32) -> Option<c_int> {
+    if !look(handle, rank)?.flushes {
+        return None;
+    }
+    // What this thread copied is visible to whoever acquires what it stores next.
+    fence(Ordering::Release);
     Some(MPI_SUCCESS)
 }
 
@@ -126,8 +162,8 @@ pub(crate) fn notify(window: MPI_Win, target: c_int, index: c_int) -> Option<c_i
 /// longer copy comes before the claim.
 const CLAIMED_FIRST: u64 = 512;
 
-/// As [`notified`], with a tag in place of a counter. If there is no room for the tag after the
-/// copy, the call starts over on the long way.
+/// As [`notified`], with a tag in place of a counter, and not under `MPI_THREAD_MULTIPLE`. If there
+/// is no room for the tag after the copy, the call starts over on the long way.
 ///
 /// # Safety
 /// As [`transfer`].

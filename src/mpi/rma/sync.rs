@@ -18,6 +18,7 @@ use crate::mpi::rma::args;
 use crate::mpi::rma::call::{
     Checked, Done, block, not_complete, require, wait_unless_broken, window_calls,
 };
+use crate::mpi::rma::fast_path;
 use crate::runtime::process::multiple;
 use crate::runtime::progress::{oversubscribed, sweep, wait_until};
 use crate::runtime::registry::is_left_to_host;
@@ -334,10 +335,12 @@ window_calls! { win;
         |guard| block(guard, None, unlock_all);
     /// Completes the operations to a target, at origin and target.
     MPI_Win_flush(rank: c_int, win: MPI_Win) => PMPI_Win_flush,
-        |guard| block(guard, Some(rank as u32), |window| flush(window, rank, false));
+        |guard| block(guard, Some(rank as u32), |window| flush(window, rank, false)),
+        unless fast_path::flush(win, rank);
     /// Completes the operations to a target at the origin.
     MPI_Win_flush_local(rank: c_int, win: MPI_Win) => PMPI_Win_flush_local,
-        |guard| block(guard, Some(rank as u32), |window| flush(window, rank, true));
+        |guard| block(guard, Some(rank as u32), |window| flush(window, rank, true)),
+        unless fast_path::flush(win, rank);
     /// Completes all operations, at origin and targets.
     MPI_Win_flush_all(win: MPI_Win) => PMPI_Win_flush_all,
         |guard| block(guard, None, |window| flush_all(window, false));

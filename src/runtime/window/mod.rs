@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
-use super::fast_path::{self, FastPath, MappedTarget};
+use super::fast_path::{self, Access, FastPath, MappedTarget};
 use super::process::{Host, multiple};
 use super::transport::{Transport, with_port};
 use crate::engine::{self, Notified, Outcome, Rank, RequestId};
@@ -167,17 +167,26 @@ impl Window {
     }
 
     /// Called after an operation to `target`. If it was a copy, lets other threads copy too,
-    /// without entering the runtime.
+    /// without entering the runtime; if it waits, makes them enter.
     #[inline]
-    pub(crate) fn open_fast_path(&self, target: Rank) {
-        if let Some(fast_path) = self.fast_path
-            && self.engine.has_direct_route(target)
-        {
-            fast_path.open(target, || self.port.mapped_target(target));
+    pub(crate) fn update_fast_path(&self, target: Rank) {
+        if let Some(fast_path) = self.fast_path {
+            fast_path.update(target, self.permitted_without_guard(target));
         }
     }
 
-    /// Called before a call opens or closes an access epoch.
+    fn permitted_without_guard(&self, target: Rank) -> Option<Access> {
+        if !self.engine.has_direct_route(target) {
+            return None;
+        }
+        Some(Access {
+            memory: self.port.mapped_target(target)?,
+            counters: self.port.counter_table(target),
+            flushes: self.engine.flushes_at_once(target),
+        })
+    }
+
+    /// Called before a call opens or closes an access epoch or replaces the counters.
     #[inline]
     pub(crate) fn close_fast_path(&self) {
         if let Some(fast_path) = self.fast_path {

@@ -30,7 +30,9 @@ use crate::transport::peers::{PeerId, Peers};
 use crate::transport::rdma::Endpoint;
 use crate::transport::rdma::handshake::{Handshake, Step};
 use crate::transport::shm::tags::Claimed;
-use crate::transport::shm::{AttachError, Counter, PlainCopy, ShmWindow, SystemError};
+use crate::transport::shm::{
+    AttachError, Counter, CounterTable, PlainCopy, ShmWindow, SystemError,
+};
 
 use counters::Counters;
 use here::{Here, peer_of};
@@ -340,6 +342,12 @@ impl Router {
     #[inline]
     pub(crate) fn counter_of(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
         self.shm.counter_of(self.notified_by_store(rank)?, index)
+    }
+
+    /// All such counters of `rank`.
+    pub(crate) fn counter_table(&self, rank: Rank) -> CounterTable {
+        let rank = self.notified_by_store(rank);
+        rank.map_or(CounterTable::default(), |rank| self.shm.counter_table(rank))
     }
 
     /// A slot for a tagged notification to `rank`. The caller publishes it right after its copies.

@@ -40,6 +40,43 @@ impl Counter<'_> {
     }
 }
 
+/// All counters of one process, as mapped in this one. The default has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CounterTable {
+    /// Address of the first.
+    first: u64,
+    stride: u32,
+    number: u32,
+}
+
+impl CounterTable {
+    /// The table as two words.
+    #[must_use]
+    pub fn to_words(self) -> [u64; 2] {
+        [self.first, u64::from(self.stride) << 32 | u64::from(self.number)]
+    }
+
+    /// The inverse of [`to_words`](Self::to_words).
+    #[must_use]
+    #[inline(always)]
+    pub fn of_words([first, shape]: [u64; 2]) -> Self {
+        Self { first, stride: (shape >> 32) as u32, number: shape as u32 }
+    }
+
+    /// One counter, if there is one of this index.
+    ///
+    /// # Safety
+    /// The segment that the table was made of is still mapped.
+    #[must_use]
+    #[inline(always)]
+    pub unsafe fn get<'a>(self, index: u32) -> Option<Counter<'a>> {
+        let at = self.first + u64::from(index) * u64::from(self.stride);
+        // SAFETY: the index is below the number, so the word lies in the segment, which is mapped
+        // (contract of this function), aligned to 8 bytes and accessed as atomics only.
+        (index < self.number).then(|| Counter(unsafe { &*(at as usize as *const AtomicU64) }))
+    }
+}
+
 /// Where the counters of one process are.
 #[derive(Clone, Copy, Debug)]
 struct CounterRange {
@@ -74,6 +111,11 @@ impl Counters {
         // SAFETY: the index is below the rank's number, so the word lies in the segment, aligned to
         // 8 bytes. The segment starts as zeros and is accessed as atomics only.
         Some(Counter(unsafe { &*self.segment.at(offset).cast::<AtomicU64>() }))
+    }
+
+    pub(super) fn table(&self, rank: Rank) -> CounterTable {
+        let CounterRange { offset, stride, number } = self.ranges[rank as usize];
+        CounterTable { first: self.segment.at(offset) as u64, stride: stride as u32, number }
     }
 
     #[inline(always)]

@@ -57,7 +57,7 @@ mod stall;
 pub mod tags;
 
 pub use bootstrap::{Alone, Bootstrap, Memory, node};
-pub use counters::{APART as COUNTERS_APART, Counter};
+pub use counters::{APART as COUNTERS_APART, Counter, CounterTable};
 pub use process::{is_rung, take_rung};
 pub use reference::BY_KERNEL_MIN;
 pub use regions::AttachError;
@@ -332,6 +332,12 @@ impl ShmWindow {
     #[inline(always)]
     pub(crate) fn counter_of(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
         self.counters.as_ref().filter(|_| self.allocated)?.get(rank, index)
+    }
+
+    /// All counters of a process whose memory is mapped here.
+    pub(crate) fn counter_table(&self, rank: Rank) -> CounterTable {
+        let counters = self.counters.as_ref().filter(|_| self.allocated);
+        counters.map_or(CounterTable::default(), |counters| counters.table(rank))
     }
 
     /// Adds 1 to a counter of this process, after everything that this process has done before. For
