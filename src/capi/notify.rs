@@ -9,6 +9,7 @@ use crate::mpi::abi::sys::*;
 use crate::mpi::rma::call::{
     Checked, Done, admit, deliver, not_complete, require, wait_unless_broken, window_calls,
 };
+use crate::mpi::rma::fast_path;
 use crate::mpi::window::any_objection;
 use crate::runtime::progress::{FocusedPoll, step};
 use crate::runtime::window::CounterOutput;
@@ -61,27 +62,36 @@ fn look(window: &mut Window, range: Range) -> Option<Notified> {
     })
 }
 
-/// Blocks until a counter is high enough. Polls only the counters at first, and makes progress if
-/// they do not change for a while.
-fn block(guard: Guard, range: Range) -> Checked<Option<Notified>> {
-    let id = guard.windows.called_id();
-    let (mut found, mut focused) = (None, FocusedPoll::default());
-    drop(wait_unless_broken(guard, id, |window| {
-        focused.look(window, |window| {
-            found = look(window, range);
-            found.is_some()
-        })
-    })?);
-    Ok(found)
+/// Whether the first counter is high enough.
+fn has_counted(window: &mut Window, range: Range) -> bool {
+    with_port!(&mut window.port, port => {
+        window.engine.has_counted(port, range.first, range.expected)
+    })
 }
 
-/// Tests whether a counter is high enough.
-fn test(mut guard: Guard, range: Range) -> Checked<Option<Notified>> {
-    let found = look(guard.windows.called(), range);
-    if found.is_none() {
-        not_complete(guard)?;
+/// Blocks until `look` finds a counter that is high enough. Polls only the counters at first, and
+/// makes progress if they do not change for a while.
+fn block(guard: Guard, mut look: impl FnMut(&mut Window) -> bool) -> Done {
+    let id = guard.windows.called_id();
+    let mut focused = FocusedPoll::pausing();
+    drop(wait_unless_broken(guard, id, |window| focused.look(window, &mut look))?);
+    Ok(())
+}
+
+/// Blocks until the first counter is high enough.
+fn wait_for_one(mut guard: Guard, range: Range) -> Done {
+    let window = guard.windows.called();
+    if window.engine.had_counted(range.first, range.expected) {
+        return Ok(());
     }
-    Ok(found)
+    window.lead.pause();
+    block(guard, |window| {
+        let reached = has_counted(window, range);
+        if reached {
+            window.lead.learn(window.engine.had_counted(range.first, range.expected + 1));
+        }
+        reached
+    })
 }
 
 /// Starts a nonblocking wait.
@@ -216,18 +226,22 @@ window_calls! { win;
     MPIX_Win_notify_threshold(win: MPI_Win, notification_idx: c_int, expected: MPI_Count),
         |mut guard| {
             let range = own(guard.windows.called(), notification_idx, 1, expected)?;
-            block(guard, range)?;
-            Ok(())
-        };
+            wait_for_one(guard, range)
+        },
+        unless fast_path::threshold(win, notification_idx, expected);
     /// Tests whether the counter is at least `expected`.
     MPIX_Win_notify_test_threshold(
         win: MPI_Win, notification_idx: c_int, expected: MPI_Count; flag: c_int
     ),
         |mut guard| {
             require(flag, "flag is NULL")?;
-            let range = own(guard.windows.called(), notification_idx, 1, expected)?;
-            let found = test(guard, range)?;
-            flag.write(c_int::from(found.is_some()));
+            let window = guard.windows.called();
+            let range = own(window, notification_idx, 1, expected)?;
+            let reached = has_counted(window, range);
+            if !reached {
+                not_complete(guard)?;
+            }
+            flag.write(c_int::from(reached));
             Ok(())
         };
     /// Complete when one of `num` counters from `first` on is not 0. `idx` and `value` are its
@@ -246,10 +260,13 @@ window_calls! { win;
         |mut guard| {
             let output = counter_output(idx, value)?;
             let range = own(guard.windows.called(), first, num, 1)?;
-            if let Some(found) = block(guard, range)? {
-                output.write(found);
-            }
-            Ok(())
+            block(guard, |window| {
+                let found = look(window, range);
+                if let Some(found) = found {
+                    output.write(found);
+                }
+                found.is_some()
+            })
         };
     /// Tests whether one of `num` counters from `first` on is not 0.
     MPIX_Win_notify_testsome(
@@ -258,12 +275,14 @@ window_calls! { win;
         |mut guard| {
             let output = counter_output(idx, value)?;
             require(flag, "flag is NULL")?;
-            let range = own(guard.windows.called(), first, num, 1)?;
-            let found = test(guard, range)?;
-            flag.write(c_int::from(found.is_some()));
-            if let Some(found) = found {
-                output.write(found);
+            let window = guard.windows.called();
+            let range = own(window, first, num, 1)?;
+            let found = look(window, range);
+            match found {
+                Some(found) => output.write(found),
+                None => not_complete(guard)?,
             }
+            flag.write(c_int::from(found.is_some()));
             Ok(())
         };
 }

@@ -44,6 +44,8 @@ pub(super) struct Notifications {
     watches: Vec<Watch>,
     /// Results of completed waits that were not queried yet.
     found: HashMap<u32, Notified>,
+    /// The counter that [`Window::has_counted`] read last, unless it was reset since.
+    read: Option<Notified>,
 }
 
 impl Window {
@@ -59,7 +61,27 @@ impl Window {
     pub fn reset_counter(&mut self, port: &mut impl Port, index: u32) -> u64 {
         let sum = port.counter(index);
         let base = self.notifications.bases.insert(index, sum).unwrap_or(0);
+        self.notifications.read = None;
         sum.wrapping_sub(base)
+    }
+
+    /// Whether a counter is at least `expected`. If it already was at the last look, does not read
+    /// it again: origins that notify in a row would lose its cache line once for each of them.
+    #[inline]
+    pub fn has_counted(&mut self, port: &mut impl Port, index: u32, expected: u64) -> bool {
+        if self.had_counted(index, expected) {
+            return true;
+        }
+        let value = self.counter(port, index);
+        self.notifications.read = Some(Notified { index, value });
+        value >= expected
+    }
+
+    /// Whether the last [`has_counted`](Self::has_counted) was for the same counter and found that
+    /// it is at least `expected`.
+    #[inline(always)]
+    pub fn had_counted(&self, index: u32, expected: u64) -> bool {
+        self.notifications.read.is_some_and(|read| read.index == index && read.value >= expected)
     }
 
     /// Finds the first of `number` counters from `first` on whose value is at least `expected`.
@@ -152,11 +174,13 @@ impl Window {
     /// Call this when the port gets new counters, which start at 0. Returns the bases of the old
     /// ones.
     pub fn begin_counters(&mut self) -> CounterBases {
+        self.notifications.read = None;
         CounterBases(std::mem::take(&mut self.notifications.bases))
     }
 
     /// Call this when the port gets its old counters back. Restores their bases.
     pub fn resume_counters(&mut self, bases: CounterBases) {
+        self.notifications.read = None;
         self.notifications.bases = bases.0;
     }
 

@@ -1,5 +1,6 @@
 //! Sweeps over all windows, and the loop in which every blocking call waits.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -350,6 +351,53 @@ impl FocusedPoll {
         }
         false
     }
+}
+
+/// Whether waits for a counter usually find more notifications than they wait for, so that they
+/// better look less often.
+///
+/// Each look takes the counter's cache line from an origin that notifies in a row, and the origin
+/// waits until it has the line back. If the wait before found more than it needed, the next one
+/// pauses before its first look, longer each time. If it found just what it needed, as in a
+/// ping-pong, the pauses become shorter again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lead(u32);
+
+impl Lead {
+    /// The longest pause is `UNIT << MOST`: about what a line takes to another socket and back.
+    const MOST: u32 = 4;
+    const UNIT: Duration = Duration::from_nanos(25);
+
+    /// Pauses as long as the waits before suggest.
+    #[inline]
+    pub(crate) fn pause(self) {
+        if self.0 > 0 {
+            for _ in 0..spins_of(Self::UNIT) << (self.0 - 1) {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    /// Notes what a wait has found: `more` than it waited for, or just that.
+    #[inline]
+    pub(crate) fn learn(&mut self, more: bool) {
+        self.0 = if more { (self.0 + 1).min(Self::MOST + 1) } else { self.0 / 2 };
+    }
+}
+
+/// Number of spin-loop hints that take about as long. They take 5 to 50 ns each, depending on the
+/// processor, so this is measured once.
+#[allow(clippy::disallowed_methods, reason = "only to measure how long a hint takes")]
+fn spins_of(span: Duration) -> u32 {
+    const SAMPLE: u32 = 200;
+    static SPINS_PER_US: OnceLock<u32> = OnceLock::new();
+    let per_us = *SPINS_PER_US.get_or_init(|| {
+        let begin = Instant::now();
+        (0..SAMPLE).for_each(|_| std::hint::spin_loop());
+        let nanoseconds = begin.elapsed().as_nanos().max(1) as u32;
+        (SAMPLE * 1000 / nanoseconds).clamp(1, 1000)
+    });
+    (per_us * span.as_nanos() as u32 / 1000).max(1)
 }
 
 /// Whether no window has a pending epoch or operation of this process.

@@ -230,6 +230,12 @@ impl Registry {
         Some(window)
     }
 
+    /// The window of a handle, if the call before was on the same window.
+    #[inline(always)]
+    pub(crate) fn called_before(&mut self, handle: HostHandle) -> Option<&mut Window> {
+        self.windows.last(handle.0)
+    }
+
     /// Counts a call that did not wait: it communicates, or closes an epoch that is complete at
     /// once. True if the call must sweep, since a program may make no other calls [PR-1]: for
     /// example, it locks its own memory again and again until a peer has changed it.

@@ -22,6 +22,31 @@ fn a_notification_arrives_after_its_data() {
     w.finish();
 }
 
+/// What a counter has reached it keeps until it is reset; a reset or new counters start over.
+#[test]
+fn a_reached_value_is_remembered_until_a_reset() {
+    let mut w = World::new(2);
+    w.rank(0).shared(1);
+    for _ in 0..3 {
+        w.notify(0, 1, 3);
+    }
+    w.drive();
+    assert!(w.rank(1).has_counted(3, 2) && w.rank(1).has_counted(3, 3));
+    assert!(!w.rank(1).has_counted(3, 4) && !w.rank(1).has_counted(2, 1));
+    w.notify(0, 1, 3);
+    w.drive();
+    assert!(w.rank(1).has_counted(3, 3) && w.rank(1).has_counted(3, 4));
+    w.notify(0, 1, 3);
+    w.drive();
+    assert_eq!(w.rank(1).reset_counter(3), 5);
+    assert!(w.rank(1).has_counted(3, 0) && !w.rank(1).has_counted(3, 1));
+    w.notify(0, 1, 3);
+    w.drive();
+    assert!(w.rank(1).has_counted(3, 1) && !w.rank(1).has_counted(3, 2));
+    w.rank(0).unlock(1);
+    w.finish();
+}
+
 /// A put or get and its notification are one operation, which follows the one before and completes
 /// the epoch with both.
 #[test]

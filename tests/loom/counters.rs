@@ -3,15 +3,14 @@
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::sync::atomic::AtomicU64;
 use loom::thread;
 use mpix_rma::engine::*;
-use mpix_rma::transport::shm::protocol::{raise, raised};
+use mpix_rma::transport::shm::protocol::CounterLine;
 
 /// Counters of rank 0, and memory that two others write.
 #[derive(Default)]
 struct Shared {
-    counters: [AtomicU64; 2],
+    counters: [CounterLine; 2],
     data: [UnsafeCell<u64>; 2],
 }
 
@@ -48,7 +47,7 @@ impl Port for Own {
         0
     }
     fn counter(&mut self, index: u32) -> u64 {
-        raised(&self.0.counters[index as usize])
+        self.0.counters[index as usize].raised()
     }
     fn poll(&mut self) -> bool {
         false
@@ -78,7 +77,7 @@ fn resets_lose_no_notification() {
         let origins = [1, 2].map(|times| {
             origin(&shared, move |shared| {
                 for _ in 0..times {
-                    raise(&shared.counters[0]);
+                    shared.counters[0].raise_as(times);
                 }
             })
         });
@@ -95,6 +94,28 @@ fn resets_lose_no_notification() {
     });
 }
 
+/// Two origins claim the last word of a counter, and one of them shares a word with all others.
+#[test]
+fn more_origins_than_words_lose_no_notification() {
+    loom::model(|| {
+        let shared = Arc::new(Shared::default());
+        (11..=12).for_each(|name| shared.counters[0].raise_as(name));
+        let origins = [1, 2].map(|name| {
+            origin(&shared, move |shared| {
+                shared.put(name as usize - 1, 7);
+                shared.counters[0].raise_as(name);
+                shared.counters[0].raise_as(name);
+            })
+        });
+        let (mut engine, mut port) = owner(&shared);
+        if engine.counter(&mut port, 0) == 6 {
+            assert_eq!((shared.get(0), shared.get(1)), (7, 7));
+        }
+        origins.into_iter().for_each(|origin| origin.join().unwrap());
+        assert_eq!(engine.counter(&mut port, 0), 6);
+    });
+}
+
 /// A process that has seen both counts may read what both origins put. The second addition does not
 /// hide what came before the first.
 #[test]
@@ -104,7 +125,7 @@ fn observing_a_count_is_an_acquire_for_the_data() {
         let origins = [0, 1].map(|which| {
             origin(&shared, move |shared| {
                 shared.put(which, 7);
-                raise(&shared.counters[0]);
+                shared.counters[0].raise_as(which as u64 + 1);
             })
         });
         let (mut engine, mut port) = owner(&shared);
@@ -122,9 +143,9 @@ fn a_wait_ends_after_its_data_arrived() {
         let shared = Arc::new(Shared::default());
         let origin = origin(&shared, |shared| {
             shared.put(0, 7);
-            raise(&shared.counters[0]);
+            shared.counters[0].raise_as(1);
             shared.put(1, 8);
-            raise(&shared.counters[1]);
+            shared.counters[1].raise_as(1);
         });
         let (mut engine, mut port) = owner(&shared);
         let (outcome, found) = engine.await_counters(&mut port, 0, 2, 1);

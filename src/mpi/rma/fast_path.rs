@@ -136,6 +136,15 @@ pub(crate) fn notify(window: MPI_Win, target: c_int, index: c_int) -> Option<c_i
     Some(MPI_SUCCESS)
 }
 
+/// A wait for a counter that the call before has seen to be high enough.
+#[inline(always)]
+pub(crate) fn threshold(window: MPI_Win, index: c_int, expected: MPI_Count) -> Option<c_int> {
+    let (index, expected) = (u32::try_from(index).ok()?, u64::try_from(expected).ok()?);
+    let mut guard = enter_alone()?;
+    let ours = guard.windows.called_before(HostHandle(window.key()))?;
+    ours.engine.had_counted(index, expected).then_some(MPI_SUCCESS)
+}
+
 /// A flush that has nothing to wait for.
 #[inline(always)]
 pub(crate) fn flush(window: MPI_Win, target: c_int) -> Option<c_int> {

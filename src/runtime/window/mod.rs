@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 
 use super::fast_path::{self, Access, FastPath, MappedTarget};
 use super::process::{Host, multiple};
+use super::progress::Lead;
 use super::transport::{Transport, with_port};
 use crate::engine::{self, Notified, Outcome, Rank, RequestId};
 
@@ -109,6 +110,8 @@ pub(crate) struct Window {
     pub(super) fast_path: Option<&'static FastPath>,
     /// The window is in the registry's list of attended windows.
     pub(super) attended: bool,
+    /// How far origins that notify are ahead of waits for their counters.
+    pub(crate) lead: Lead,
     /// Polls since the clock was last read.
     polls_since_clock: u32,
     /// When this window began to wait, or when its peers were last probed.
@@ -155,6 +158,7 @@ impl Window {
             warned_of_locks: false,
             fast_path,
             attended: false,
+            lead: Lead::default(),
             polls_since_clock: 0,
             waits_since: None,
             progressed: false,

@@ -13,34 +13,55 @@ use crate::sync::AtomicU64;
 use crate::sync::Ordering::{Acquire, Release};
 
 use super::control::Parts;
-use super::protocol;
+use super::protocol::{self, CounterLine};
 use super::segment::{self, Segment, Step, SystemError};
 
 /// A process with at most this many counters has each on a cache line of its own.
 pub const APART: u64 = 512;
 const LINE: u64 = 64;
 
+const _: () = assert!(cfg!(loom) || size_of::<CounterLine>() <= LINE as usize);
+
 /// Counters of all processes, as mapped in this one.
 #[derive(Debug)]
 pub(super) struct Counters {
     segment: Segment,
     ranges: Vec<CounterRange>,
+    /// This process's name in [`CounterLine`].
+    name: u64,
 }
 
 /// One counter of one process.
 #[derive(Clone, Copy, Debug)]
-pub struct Counter<'a>(&'a AtomicU64);
+pub enum Counter<'a> {
+    /// It has a line of its own, and this process the name.
+    Line(&'a CounterLine, u64),
+    /// Any thread may raise the word at any time.
+    Word(&'a AtomicU64),
+}
 
 impl Counter<'_> {
     /// Adds 1, after everything that this process has read and written. The counter's cache line
     /// is not prefetched: its owner polls it and would take it back before the addition.
     #[inline(always)]
     pub fn raise(self) {
-        protocol::raise(self.0);
+        match self {
+            Counter::Line(line, name) => line.raise_as(name),
+            Counter::Word(word) => protocol::raise(word),
+        }
+    }
+
+    #[inline(always)]
+    fn raised(self) -> u64 {
+        match self {
+            Counter::Line(line, _) => line.raised(),
+            Counter::Word(word) => protocol::raised(word),
+        }
     }
 }
 
-/// All counters of one process, as mapped in this one. The default has none.
+/// All counters of one process, as mapped in this one, for threads that raise them at any time. The
+/// default has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterTable {
     /// Address of the first.
@@ -72,8 +93,9 @@ impl CounterTable {
     pub unsafe fn get<'a>(self, index: u32) -> Option<Counter<'a>> {
         let at = self.first + u64::from(index) * u64::from(self.stride);
         // SAFETY: the index is below the number, so the word lies in the segment, which is mapped
-        // (contract of this function), aligned to 8 bytes and accessed as atomics only.
-        (index < self.number).then(|| Counter(unsafe { &*(at as usize as *const AtomicU64) }))
+        // (contract of this function), aligned to 8 bytes and accessed as atomics only. It is a
+        // counter, or the first word of a `CounterLine`, which any thread may raise.
+        (index < self.number).then(|| Counter::Word(unsafe { &*(at as usize as *const AtomicU64) }))
     }
 }
 
@@ -104,13 +126,19 @@ impl Counters {
         self.ranges[rank as usize].number
     }
 
+    /// The counter `index` of `rank`, if there is one. To be used by one thread at a time.
     #[inline(always)]
     pub(super) fn get(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
         let range = self.ranges.get(rank as usize).filter(|range| index < range.number)?;
-        let offset = range.offset + u64::from(index) * range.stride;
-        // SAFETY: the index is below the rank's number, so the word lies in the segment, aligned to
-        // 8 bytes. The segment starts as zeros and is accessed as atomics only.
-        Some(Counter(unsafe { &*self.segment.at(offset).cast::<AtomicU64>() }))
+        let at = self.segment.at(range.offset + u64::from(index) * range.stride);
+        if range.stride == LINE {
+            // SAFETY: the index is below the rank's number, so the line lies in the segment,
+            // aligned to its size. The segment starts as zeros and is accessed as atomics only.
+            return Some(Counter::Line(unsafe { &*at.cast::<CounterLine>() }, self.name));
+        }
+        // SAFETY: as for a line, the word lies in the segment, aligned to 8 bytes, starts as zero
+        // and is accessed as an atomic only.
+        Some(Counter::Word(unsafe { &*at.cast::<AtomicU64>() }))
     }
 
     pub(super) fn table(&self, rank: Rank) -> CounterTable {
@@ -132,7 +160,7 @@ impl Counters {
     /// As [`protocol::raised`].
     #[inline(always)]
     pub(super) fn sum(&self, rank: Rank, index: u32) -> u64 {
-        protocol::raised(self.existing(rank, index).0)
+        self.existing(rank, index).raised()
     }
 }
 
@@ -160,13 +188,13 @@ impl CounterSetup {
     /// Third step: maps the segment, whose counters are 0. The caller must switch to the new
     /// counters before it proposes. A peer that has seen all proposals may notify at once, and this
     /// process may apply that notification while it still waits for the decision.
-    pub(super) fn map(&self, parts: Parts, ranks: u32) -> Result<Counters, SystemError> {
+    pub(super) fn map(&self, parts: Parts, me: Rank, ranks: u32) -> Result<Counters, SystemError> {
         let overflow = SystemError { step: Step::Resize, errno: libc::EOVERFLOW };
         let (ranges, len) = ranges(parts, ranks).ok_or(overflow)?;
         let creator = parts.rank(0);
         let fd = creator.counter_setup.0.file.load(Acquire) as i32;
         let place = (creator.info.0.process.pid, fd);
         let segment = Segment::map_shared(self.file.as_ref(), place, len.max(LINE), 1)?;
-        Ok(Counters { segment, ranges })
+        Ok(Counters { segment, ranges, name: u64::from(me) + 1 })
     }
 }

@@ -364,7 +364,7 @@ impl ShmWindow {
                 Ok(())
             }
             CounterStep::Create => self.counter_setup.create(parts, me),
-            CounterStep::Map => self.counter_setup.map(parts, self.mapped.size).map(|made| {
+            CounterStep::Map => self.counter_setup.map(parts, me, self.mapped.size).map(|made| {
                 let before = self.set_counters(Some(Box::new(made)));
                 self.counter_setup.before = Some(before);
             }),

@@ -167,6 +167,68 @@ pub fn raised(counter: &AtomicU64) -> u64 {
     counter.load(Acquire)
 }
 
+/// Origins of a counter that have a word of their own.
+const OWN_COUNTS: usize = 3;
+
+/// A notification counter that has a cache line of its own. Its value is the sum of its words.
+///
+/// An atomic addition waits until all earlier stores are visible: first for the cache lines of the
+/// data, then for that of the counter. So the first origins that notify each claim a word that
+/// nobody else writes. They raise it by a store, which waits for nothing: consecutive notifications
+/// follow each other through the store buffer, and one transfer of the line carries several.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct CounterLine {
+    shared: AtomicU64,
+    own: [OwnCount; OWN_COUNTS],
+}
+
+#[repr(C)]
+#[derive(Debug, Default)]
+struct OwnCount {
+    /// Who writes `count`; 0 for nobody.
+    owner: AtomicU64,
+    count: AtomicU64,
+}
+
+impl OwnCount {
+    #[inline(always)]
+    fn raise(&self) {
+        self.count.store(self.count.load(Relaxed) + 1, Release);
+    }
+}
+
+impl CounterLine {
+    /// As [`raise`], for the process `name`, which is not 0. Its threads call one at a time, each
+    /// after the one before in the sense of happens-before; others call [`raise`].
+    #[inline(always)]
+    pub fn raise_as(&self, name: u64) {
+        if self.own[0].owner.load(Relaxed) == name {
+            return self.own[0].raise();
+        }
+        self.raise_elsewhere(name);
+    }
+
+    #[inline(never)]
+    fn raise_elsewhere(&self, name: u64) {
+        for own in &self.own {
+            let owner = own.owner.load(Relaxed);
+            if owner == name
+                || owner == 0 && own.owner.compare_exchange(0, name, Relaxed, Relaxed).is_ok()
+            {
+                return own.raise();
+            }
+        }
+        raise(&self.shared);
+    }
+
+    /// As [`raised`].
+    #[inline(always)]
+    pub fn raised(&self) -> u64 {
+        self.own.iter().fold(raised(&self.shared), |sum, own| sum + raised(&own.count))
+    }
+}
+
 /// The accumulate lock of one target: 0 free, 1 held. It publishes what each holder writes.
 #[derive(Debug)]
 pub struct AccumulateLock<'a>(pub &'a AtomicU32);

@@ -117,6 +117,9 @@ impl RankMut<'_> {
     pub fn counter(&mut self, index: u32) -> u64 {
         self.world.raw(self.me, |w, p| w.counter(p, index))
     }
+    pub fn has_counted(&mut self, index: u32, expected: u64) -> bool {
+        self.world.raw(self.me, |w, p| w.has_counted(p, index, expected))
+    }
     pub fn reset_counter(&mut self, index: u32) -> u64 {
         self.world.raw(self.me, |w, p| w.reset_counter(p, index))
     }
