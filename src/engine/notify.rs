@@ -121,18 +121,12 @@ impl Window {
         self.notifications.watches.iter().any(|watch| watch.request == request)
     }
 
-    /// Polls the counters of a pending wait up to `looks` times. If it returns a counter, the wait
-    /// has ended and its request is not reported.
-    pub fn take_awaited(
-        &mut self,
-        port: &mut impl Port,
-        request: RequestId,
-        looks: u32,
-    ) -> Option<Notified> {
+    /// Polls the counters of a pending wait. If it returns a counter, the wait has ended and its
+    /// request is not reported.
+    pub fn take_awaited(&mut self, port: &mut impl Port, request: RequestId) -> Option<Notified> {
         let at = self.notifications.watches.iter().position(|watch| watch.request == request)?;
         let Watch { first, number, expected, .. } = self.notifications.watches[at];
-        let found =
-            (0..looks).find_map(|_| self.look_at_counters(port, first, number, expected))?;
+        let found = self.look_at_counters(port, first, number, expected)?;
         self.notifications.watches.remove(at);
         self.requests.withdraw(request);
         Some(found)

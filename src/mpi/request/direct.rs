@@ -18,8 +18,8 @@ use crate::mpi::request;
 use crate::runtime::progress::{step, wait_until};
 use crate::runtime::{Guard, HostRequest, Window, WindowId, enter};
 
-/// Polls of counters between two sweeps, as in blocking calls.
-const POLLS: u32 = 64;
+/// Polls of counters between two sweeps, with a pause after each, as in blocking calls.
+const POLLS: u32 = 32;
 
 /// A request of ours that is not complete.
 #[derive(Clone, Copy)]
@@ -37,9 +37,23 @@ impl Awaited {
         Some(Self { number, window, id })
     }
 
+    /// Polls what the request waits for, counters several times. True if it is complete.
+    fn poll_longer(self, window: &mut Window) -> bool {
+        if !window.engine.awaits(self.id) {
+            return self.poll(window);
+        }
+        (0..POLLS).any(|_| {
+            let complete = self.poll(window);
+            if !complete {
+                std::hint::spin_loop();
+            }
+            complete
+        })
+    }
+
     /// Polls what the request waits for. True if it is complete.
-    fn poll(self, window: &mut Window, polls: u32) -> bool {
-        if window.poll_counters_of(self.id, polls) {
+    fn poll(self, window: &mut Window) -> bool {
+        if window.poll_counters_of(self.id) {
             request::complete_awaited(self.number);
             return true;
         }
@@ -71,7 +85,7 @@ pub(crate) fn wait_for_request(
 fn wait_at(request: &Cell<MPI_Request>) -> bool {
     let guard = enter();
     let Some(awaited) = Awaited::of(request.get()) else { return false };
-    drop(wait_for_request(guard, awaited.window, |window| awaited.poll(window, POLLS)));
+    drop(wait_for_request(guard, awaited.window, |window| awaited.poll_longer(window)));
     take(awaited, request)
 }
 
@@ -102,7 +116,7 @@ pub(crate) fn test(
     let request = request.filter(|_| !flag.is_null())?;
     let mut guard = enter();
     let awaited = Awaited::of(request.get())?;
-    let mut complete = awaited.poll(&mut guard[awaited.window], 1);
+    let mut complete = awaited.poll(&mut guard[awaited.window]);
     if complete {
         drop(guard);
     } else {

@@ -108,7 +108,7 @@ pub(crate) unsafe fn notified(
         // SAFETY: `reach` has checked that `len` bytes lie in memory that the window's port has
         // mapped; the origin's buffer is the application's for as many.
         unsafe { move_bytes(kind, origin.address, there, len) };
-        counter.raise();
+        counter.raise(len);
         return Some(MPI_SUCCESS);
     };
     let (ours, memory) = guard.windows.direct(HostHandle(window.key()), rank)?;
@@ -117,7 +117,7 @@ pub(crate) unsafe fn notified(
     // SAFETY: `reach` has checked that `len` bytes lie in memory that the port has mapped; the
     // origin's buffer is the application's for as many.
     unsafe { move_bytes(kind, origin.address, there, len) };
-    counter.raise();
+    counter.raise(len);
     Some(MPI_SUCCESS)
 }
 
@@ -128,11 +128,11 @@ pub(crate) fn notify(window: MPI_Win, target: c_int, index: c_int) -> Option<c_i
     let Some(mut guard) = enter_alone() else {
         let access = look(HostHandle(window.key()), rank)?;
         // SAFETY: the window exists, as MPI demands of the call, so its counters are mapped.
-        unsafe { access.counters.get(index) }?.raise();
+        unsafe { access.counters.get(index) }?.raise(0);
         return Some(MPI_SUCCESS);
     };
     let (ours, _) = guard.windows.direct(HostHandle(window.key()), rank)?;
-    ours.port.counter_of(rank, index)?.raise();
+    ours.port.counter_of(rank, index)?.raise(0);
     Some(MPI_SUCCESS)
 }
 

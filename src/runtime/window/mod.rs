@@ -226,11 +226,11 @@ impl Window {
         }
     }
 
-    /// Polls only the counters that a pending request waits for, up to `polls` times. True if that
-    /// completes the request: its output arguments are then written, and nothing reports it later.
+    /// Polls only the counters that a pending request waits for. True if that completes the request:
+    /// its output arguments are then written, and nothing reports it later.
     #[inline]
-    pub(crate) fn poll_counters_of(&mut self, id: RequestId, polls: u32) -> bool {
-        let found = with_port!(&mut self.port, port => self.engine.take_awaited(port, id, polls));
+    pub(crate) fn poll_counters_of(&mut self, id: RequestId) -> bool {
+        let found = with_port!(&mut self.port, port => self.engine.take_awaited(port, id));
         let Some(found) = found else { return false };
         if let Some(bound) = self.requests.get_mut(id.index as usize) {
             *bound = None;

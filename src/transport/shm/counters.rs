@@ -40,13 +40,17 @@ pub enum Counter<'a> {
     Word(&'a AtomicU64),
 }
 
+/// Bytes of data up to which a store announces them. The processor fetches the line of a store that
+/// waits for earlier ones, but the target polls it and takes it back while a longer copy is made.
+const ANNOUNCED_BY_STORE: u64 = 512;
+
 impl Counter<'_> {
-    /// Adds 1, after everything that this process has read and written. The counter's cache line
-    /// is not prefetched: its owner polls it and would take it back before the addition.
+    /// Adds 1, after everything that this process has read and written, `len` bytes of it just now.
     #[inline(always)]
-    pub fn raise(self) {
+    pub fn raise(self, len: u64) {
         match self {
-            Counter::Line(line, name) => line.raise_as(name),
+            Counter::Line(line, name) if len <= ANNOUNCED_BY_STORE => line.raise_as(name),
+            Counter::Line(line, _) => line.raise_shared(),
             Counter::Word(word) => protocol::raise(word),
         }
     }
@@ -153,8 +157,8 @@ impl Counters {
 
     /// As [`Counter::raise`].
     #[inline(always)]
-    pub(super) fn raise(&self, rank: Rank, index: u32) {
-        self.existing(rank, index).raise();
+    pub(super) fn raise(&self, rank: Rank, index: u32, len: u64) {
+        self.existing(rank, index).raise(len);
     }
 
     /// As [`protocol::raised`].

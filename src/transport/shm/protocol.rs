@@ -219,6 +219,12 @@ impl CounterLine {
                 return own.raise();
             }
         }
+        self.raise_shared();
+    }
+
+    /// As [`raise`].
+    #[inline(always)]
+    pub fn raise_shared(&self) {
         raise(&self.shared);
     }
 
