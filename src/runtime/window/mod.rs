@@ -11,6 +11,7 @@ use super::fast_path::{self, FastPath, MappedTarget};
 use super::process::{Host, multiple};
 use super::transport::{Transport, with_port};
 use crate::engine::{self, Notified, Outcome, Rank, RequestId};
+use crate::transport::shm::protocol::order_completed;
 
 pub(crate) use info::{Attributes, Hints};
 
@@ -251,6 +252,7 @@ impl Window {
         let mut any = false;
         while let Some(id) = self.engine.next_completed() {
             any = true;
+            order_completed();
             if let Some(found) = self.engine.found(id)
                 && let Some(output) = self.counter_outputs.remove(&id.index)
             {
