@@ -17,14 +17,14 @@ unexport CARGO_TARGET_DIR
 
 .NOTPARALLEL:
 .SECONDARY:
-.PHONY: help prefixes deps build install demo latency latency-netns overhead programs ab idle \
-    scale threads mates notify lu transactions simulator figures figures-full swarm mutants test \
-    test-rust test-loom test-lint test-c test-netns test-verbs test-small test-schedule \
-    test-hosts test-conformance test-valgrind clean
+.PHONY: help prefixes deps deps-aarch64 build install demo latency latency-netns overhead \
+    programs ab idle scale threads mates notify lu transactions simulator figures figures-full \
+    swarm mutants test test-rust test-loom test-lint test-c test-netns test-verbs test-small \
+    test-schedule test-hosts test-conformance test-valgrind test-aarch64 clean
 .DEFAULT_GOAL := help
 
 help: ## list targets and variables
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
 	  awk -F'|' '{printf "%-22s %s\n", $$1, $$2}'
 	@echo
 	@echo "Variables:"
@@ -46,6 +46,9 @@ help: ## list targets and variables
 
 deps: ## install missing packages (as root, with apt), or name them
 	@HOSTS="$(HOSTS)" CARGO="$(CARGO)" .ci/deps
+
+deps-aarch64: ## the same for make test-aarch64
+	@CARGO="$(CARGO)" .ci/deps aarch64
 
 build: $(HOSTS:%=build-%) ## build the library for every host, in target/NAME
 build-%:
@@ -213,6 +216,22 @@ test-conformance: deps prefixes ## the one-sided tests of MPICH and mpi4py
 test-valgrind: prefixes ## C programs under valgrind (slow)
 	$(PYTHON) tests/c/run.py $(C_HOSTS) --tag sanitize --slowdown 30 --wrap "$(CURDIR)/.ci/valgrind" \
 	  $(if $(ONLY),--only '$(ONLY)')
+
+# The cross compiler links the tests, and qemu-user runs them. One test runs a C compiler, and some
+# run their own binary, so variables name the commands. The host glue would need an MPI library for
+# AArch64, so it is not built.
+ARM = aarch64-unknown-linux-gnu
+ARM_CC = aarch64-linux-gnu-gcc
+ARM_RUN = qemu-aarch64 -L /usr/aarch64-linux-gnu
+ARM_CARGO = CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$(ARM_CC) \
+  CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$(ARM_RUN)" \
+  MPIX_TEST_EMULATOR="$(ARM_RUN)" MPIX_TEST_CC="$(ARM_CC) -idirafter /usr/include" \
+  $(CARGO) test -j $(JOBS) --target $(ARM)
+test-aarch64: ## Rust tests for AArch64, emulated on x86-64 (after make deps-aarch64)
+	CARGO_TARGET_DIR=target/aarch64 $(ARM_CARGO) --lib --test engine --test shm --test ports \
+	  --test am --test rdma --test datatype
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/aarch64/loom \
+	  LOOM_MAX_PREEMPTIONS=$${LOOM_MAX_PREEMPTIONS:-2} $(ARM_CARGO) --release --test loom
 
 # Newer hosts from PyPI, in target/hosts/NAME.
 NEW_HOSTS = mpich5 openmpi5

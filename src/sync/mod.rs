@@ -14,6 +14,20 @@ pub fn spin_loop() {
     std::hint::spin_loop();
 }
 
+/// Orders loads of memory that a device writes: those before this call against those after it.
+///
+/// An acquire load orders what processors write. On AArch64, Linux and rdma-core treat devices as
+/// observers outside that domain, and order such loads by this barrier.
+#[inline(always)]
+pub fn device_fence() {
+    #[cfg(all(target_arch = "aarch64", not(loom)))]
+    // SAFETY: a barrier without operands. It is an access to all memory as far as the compiler
+    // knows, so the compiler keeps loads on their side too.
+    unsafe {
+        std::arch::asm!("dmb oshld", options(nostack, preserves_flags));
+    }
+}
+
 /// Yields the CPU to another runnable thread.
 pub fn yield_now() {
     #[cfg(loom)]

@@ -248,3 +248,30 @@ fn the_accumulate_lock_excludes_and_publishes() {
         shared.1.with(|value| assert_eq!(unsafe { *value }, 3));
     });
 }
+
+/// A put, a flush, and a put of a flag: both puts are plain copies. The reader is the target, which
+/// polls its memory with `MPI_Win_sync`, or an origin that gets the flag, flushes, and gets the
+/// data.
+#[test]
+fn a_completed_put_is_seen_before_a_later_one() {
+    use loom::sync::atomic::Ordering::{Relaxed, SeqCst};
+    let readers: [fn(); 2] = [|| loom::sync::atomic::fence(SeqCst), order_completed];
+    for between in readers {
+        bounded(3).check(move || {
+            let memory = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
+            let reader = {
+                let memory = Arc::clone(&memory);
+                thread::spawn(move || {
+                    let flag = memory.1.load(Relaxed);
+                    between();
+                    let data = memory.0.load(Relaxed);
+                    assert!(flag == 0 || data == 1, "the flag came before the data");
+                })
+            };
+            memory.0.store(1, Relaxed);
+            order_completed();
+            memory.1.store(1, Relaxed);
+            reader.join().unwrap();
+        });
+    }
+}

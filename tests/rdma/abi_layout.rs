@@ -114,7 +114,12 @@ fn structures_are_those_of_the_header() {
     let file = std::env::temp_dir().join(format!("mpix-layout-{}.c", std::process::id()));
     std::fs::write(&file, format!("#include <stddef.h>\n#include <infiniband/verbs.h>\n{text}"))
         .unwrap();
-    let done = Command::new("cc")
+    // Structures of this processor's kind: it may differ from the C compiler's own.
+    let compiler = std::env::var("MPIX_TEST_CC").ok().filter(|command| !command.is_empty());
+    let compiler = compiler.as_deref().unwrap_or("cc");
+    let mut words = compiler.split_whitespace();
+    let done = Command::new(words.next().unwrap())
+        .args(words)
         .args(["-fsyntax-only", "-std=c11"])
         .arg(&file)
         .output()

@@ -8,7 +8,9 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use crate::world::{F64, Flavour, LockWords, U64, barrier, bytes, in_own_process, op};
+use crate::world::{
+    F64, Flavour, LockWords, U64, barrier, bytes, in_own_process, op, skips_without_attach,
+};
 use mpix_rma::engine::*;
 use mpix_rma::transport::datatype::element::reduction;
 use mpix_rma::transport::shm::*;
@@ -240,6 +242,9 @@ fn between_processes() {
         (Flavour::Attached, false),
         (Flavour::Copied, true),
     ] {
+        if !attentive && skips_without_attach("works_between_processes, away") {
+            continue;
+        }
         two_processes(|host| measure(host, flavour, attentive, 3, 100));
     }
 }

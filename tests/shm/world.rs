@@ -1,12 +1,43 @@
 //! The processes of a window as threads of one process.
 
+use std::io::Write;
 use std::process::Command;
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier, Mutex, OnceLock};
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::Proposal;
 use mpix_rma::transport::datatype::element::{FIRST_FOREIGN, native_extent};
 use mpix_rma::transport::shm::*;
+
+/// The command that runs this test's binary, if the processor cannot (`make test-aarch64`).
+fn emulator() -> Option<String> {
+    std::env::var("MPIX_TEST_EMULATOR").ok().filter(|command| !command.is_empty())
+}
+
+/// Whether the system has cross-memory attach. An emulator of one process does not implement it;
+/// then windows fall back to active copying.
+pub fn attaches() -> bool {
+    static ATTACHES: OnceLock<bool> = OnceLock::new();
+    *ATTACHES.get_or_init(|| {
+        let (from, mut to) = (7u64, 0u64);
+        let piece = |at: *mut u64| libc::iovec { iov_base: at.cast(), iov_len: 8 };
+        let (local, remote) = (piece(&raw mut to), piece((&raw const from).cast_mut()));
+        let pid = std::process::id() as i32;
+        let moved = unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) };
+        let refused = (moved < 0).then(std::io::Error::last_os_error);
+        assert!(refused.is_some() || to == from);
+        refused.is_none_or(|error| error.raw_os_error() != Some(libc::ENOSYS))
+    })
+}
+
+/// Whether to skip `what`, which needs cross-memory attach. If so, says it on standard error, past
+/// the capture of the tests' output.
+pub fn skips_without_attach(what: &str) -> bool {
+    if !attaches() {
+        _ = writeln!(std::io::stderr(), "SKIPPED {what}: no process_vm_readv on this system");
+    }
+    !attaches()
+}
 
 /// Runs the body of the test `name` in a process of its own, without other tests.
 pub fn in_own_process(name: &str, body: impl FnOnce()) {
@@ -15,9 +46,16 @@ pub fn in_own_process(name: &str, body: impl FnOnce()) {
         return body();
     }
     let test = std::env::current_exe().unwrap();
-    let child = Command::new(test).args(["--exact", name]).env(OWN, "1").output().unwrap();
-    let said = String::from_utf8_lossy(&child.stdout);
-    assert!(child.status.success() && said.contains("1 passed"), "{name}: {said}");
+    let emulator = emulator().unwrap_or_default();
+    let mut words = emulator.split_whitespace().map(Into::into).chain([test.into_os_string()]);
+    let mut command = Command::new(words.next().unwrap());
+    let child = command.args(words).args(["--exact", name]).env(OWN, "1").output().unwrap();
+    let [said, errors] = [&child.stdout, &child.stderr].map(|text| String::from_utf8_lossy(text));
+    let passed = child.status.success() && said.contains("1 passed");
+    assert!(passed, "{name}: {}: {said}{errors}", child.status);
+    for line in errors.lines().filter(|line| line.starts_with("SKIPPED")) {
+        _ = writeln!(std::io::stderr(), "{line}");
+    }
 }
 
 /// The bootstrap of one thread: gathers through a shared buffer between barriers.
@@ -301,8 +339,8 @@ impl World {
         };
         let words = match flavour {
             Flavour::Allocated => "shared memory",
-            Flavour::Attached => "shared memory + cross-memory attach",
-            Flavour::Copied => "shared memory + active copying",
+            Flavour::Attached if attaches() => "shared memory + cross-memory attach",
+            Flavour::Attached | Flavour::Copied => "shared memory + active copying",
         };
         if self.size > 1 {
             assert_eq!(window.describe(), words);

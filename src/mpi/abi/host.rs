@@ -28,15 +28,15 @@ impl Slot {
     /// The address to call.
     #[inline(always)]
     pub fn address(&self) -> *mut () {
-        // Relaxed: the code at the address is loaded before the address is stored.
-        self.0.load(Ordering::Relaxed)
+        // Acquire: the function reads what the dynamic linker wrote before its address was stored.
+        self.0.load(Ordering::Acquire)
     }
 
     /// Looks the function up, and stores its address.
     #[cold]
     pub fn resolve(&self, name: &CStr) -> *mut () {
         let Some(address) = find(name) else { absent(name) };
-        self.0.store(address, Ordering::Relaxed);
+        self.0.store(address, Ordering::Release);
         address
     }
 }

@@ -10,6 +10,7 @@ use crate::mpi::request;
 use crate::runtime::progress::{step, sweep, sweep_between_calls, wait_until};
 use crate::runtime::registry::is_left_to_host;
 use crate::runtime::{Guard, HandleState, HostHandle, Scope, Window, WindowId, enter};
+use crate::transport::shm::protocol::order_completed;
 
 /// The result of a check, or of a call of the engine.
 pub(crate) type Checked<T> = Result<T, Fault>;
@@ -98,6 +99,7 @@ pub(crate) fn block(
         let id = guard.windows.called_id();
         return wait_for(guard, id, request, target);
     }
+    order_completed();
     check_reach(window, target)?;
     if guard.windows.count_call() {
         sweep_between_calls(&mut guard);
@@ -109,6 +111,7 @@ pub(crate) fn block(
 #[inline(never)]
 fn wait_for(guard: Guard, id: WindowId, request: RequestId, target: Option<u32>) -> Done {
     let mut guard = wait_unless_broken(guard, id, |window| !window.engine.is_pending(request))?;
+    order_completed();
     check_reach(&mut guard[id], target)
 }
 
@@ -203,6 +206,7 @@ pub(crate) fn deliver(
 /// Gives the application a request that is complete.
 #[inline(always)]
 pub(crate) fn deliver_complete(request: Out<'_, MPI_Request>) -> Done {
+    order_completed();
     if request::completed(request) != MPI_SUCCESS {
         return Err(Fault::new(MPI_ERR_INTERN, "the host could not make a request"));
     }

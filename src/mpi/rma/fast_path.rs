@@ -7,7 +7,6 @@
 //! which also reports any fault of its arguments.
 
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{Ordering, fence};
 
 use crate::engine::OpKind;
 use crate::mpi::abi::sys::*;
@@ -17,6 +16,7 @@ use crate::runtime::fast_path::{MappedTarget, look};
 use crate::runtime::process::enter_alone;
 use crate::runtime::{Guard, HostHandle};
 use crate::transport::copy;
+use crate::transport::shm::protocol::order_completed;
 use crate::transport::shm::{BY_KERNEL_MIN, PlainCopy};
 
 /// A put or get that is a copy.
@@ -142,6 +142,7 @@ pub(crate) fn threshold(window: MPI_Win, index: c_int, expected: MPI_Count) -> O
     let (index, expected) = (u32::try_from(index).ok()?, u64::try_from(expected).ok()?);
     let mut guard = enter_alone()?;
     let ours = guard.windows.called_before(HostHandle(window.key()))?;
+    // The call that read the counter has acquired what came before the notifications.
     ours.engine.had_counted(index, expected).then_some(MPI_SUCCESS)
 }
 
@@ -151,7 +152,11 @@ pub(crate) fn flush(window: MPI_Win, target: c_int) -> Option<c_int> {
     let (handle, rank) = (HostHandle(window.key()), u32::try_from(target).ok()?);
     let Some(mut guard) = enter_alone() else { return flush_among(handle, rank) };
     let (ours, _) = guard.windows.direct(handle, rank)?;
-    ours.engine.flushes_at_once(rank).then_some(MPI_SUCCESS)
+    if !ours.engine.flushes_at_once(rank) {
+        return None;
+    }
+    order_completed();
+    Some(MPI_SUCCESS)
 }
 
 /// As [`flush`], under `MPI_THREAD_MULTIPLE`.
@@ -160,8 +165,7 @@ fn flush_among(handle: HostHandle, rank: u32) -> Option<c_int> {
     if !look(handle, rank)?.flushes {
         return None;
     }
-    // What this thread copied is visible to whoever acquires what it stores next.
-    fence(Ordering::Release);
+    order_completed();
     Some(MPI_SUCCESS)
 }
 

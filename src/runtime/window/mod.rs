@@ -12,6 +12,7 @@ use super::process::{Host, multiple};
 use super::progress::Lead;
 use super::transport::{Transport, with_port};
 use crate::engine::{self, Notified, Outcome, Rank, RequestId};
+use crate::transport::shm::protocol::order_completed;
 
 pub(crate) use info::{Attributes, Hints};
 
@@ -226,8 +227,8 @@ impl Window {
         }
     }
 
-    /// Polls only the counters that a pending request waits for. True if that completes the request:
-    /// its output arguments are then written, and nothing reports it later.
+    /// Polls only the counters that a pending request waits for. True if that completes the
+    /// request: its output arguments are then written, and nothing reports it later.
     #[inline]
     pub(crate) fn poll_counters_of(&mut self, id: RequestId) -> bool {
         let found = with_port!(&mut self.port, port => self.engine.take_awaited(port, id));
@@ -264,6 +265,7 @@ impl Window {
         let mut any = false;
         while let Some(id) = self.engine.next_completed() {
             any = true;
+            order_completed();
             if let Some(found) = self.engine.found(id)
                 && let Some(output) = self.counter_outputs.remove(&id.index)
             {

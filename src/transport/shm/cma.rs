@@ -239,6 +239,11 @@ mod tests {
         }
         // SAFETY: every local piece lies in `from`, and every remote one in `to` of this process.
         let (whole, result) = unsafe { batch.run(Direction::Write, std::process::id() as i32) };
+        // An emulator of one process (`make test-aarch64`) has no such call.
+        if result.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENOSYS)) {
+            assert_eq!(whole, 0, "nothing was copied");
+            return;
+        }
         assert!(whole == 3000 && result.is_ok());
         assert_eq!(from, to);
         batch.clear();

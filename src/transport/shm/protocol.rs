@@ -1,4 +1,5 @@
-//! Protocols in shared memory: the channel, the accumulate lock and notification counters.
+//! Protocols in shared memory: the channel, the accumulate lock, notification counters, and the
+//! order of completed operations.
 //!
 //! Each works on borrowed words, so that loom can run it on words of its own. That is the only
 //! reason why this module is public.
@@ -28,8 +29,8 @@
 //! what earlier holders applied. Reading `head` or a stamp without the lock only tells whether an
 //! attempt is worthwhile.
 
-use crate::sync::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::{AtomicU32, AtomicU64, spin_loop, yield_now};
+use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::sync::{AtomicU32, AtomicU64, fence, spin_loop, yield_now};
 
 /// The two words that producer and consumers of a channel share.
 #[derive(Clone, Copy, Debug)]
@@ -233,6 +234,17 @@ impl CounterLine {
     pub fn raised(&self) -> u64 {
         self.own.iter().fold(raised(&self.shared), |sum, own| sum + raised(&own.count))
     }
+}
+
+/// Orders the operations that a call has completed before whatever its caller does next [FE-2].
+///
+/// Puts and gets to mapped memory are plain copies, and most calls that complete them access no
+/// shared word. A program may put data, flush, and put a flag: a peer that sees the flag must see
+/// the data. Or it may get a flag, flush, and get the data. On x86-64 this fence is no instruction,
+/// since the processor keeps those orders by itself.
+#[inline(always)]
+pub fn order_completed() {
+    fence(AcqRel);
 }
 
 /// The accumulate lock of one target: 0 free, 1 held. It publishes what each holder writes.

@@ -5,8 +5,8 @@
 //! registered once.
 
 use crate::engine::{Atomic, LockWord, Word};
-use crate::sync::AtomicU64;
 use crate::sync::Ordering::{Acquire, Release, SeqCst};
+use crate::sync::{AtomicU64, device_fence};
 
 use super::super::context::{Context, Held};
 use super::super::device::RegistrationError;
@@ -88,14 +88,17 @@ impl ControlWords {
     /// Reads a word, with acquire ordering: what its writer wrote before the word is visible.
     #[inline]
     pub(super) fn load(&self, block: Block, place: usize) -> u64 {
-        self.word(block, place).load(Acquire)
+        let value = self.word(block, place).load(Acquire);
+        // The writer is the device, which placed the data first.
+        device_fence();
+        value
     }
 
     /// Accesses a word with the processor. Returns its old value; 0 for a store.
     pub(super) fn access(&self, block: Block, place: usize, access: Atomic) -> u64 {
         let word = self.word(block, place);
         match access {
-            Atomic::Load => word.load(Acquire),
+            Atomic::Load => self.load(block, place),
             Atomic::Store(value) => {
                 word.store(value, Release);
                 0
