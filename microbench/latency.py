@@ -65,7 +65,7 @@ def turns_of(chosen, options, cpus):
         turns += [(host, whose, [program, *pinned, *few]) for host, whose, program in programs]
     # Threads need the processors of both ranks.
     if not options.apart and (not options.only or THREADED.startswith(options.only)):
-        turns += [(host, whose, [program, *arguments, "--threads", 2])
+        turns += [(host.unbound(), whose, [program, *arguments, "--threads", 2])
                   for host, whose, program in programs]
     return turns
 

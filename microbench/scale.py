@@ -33,9 +33,9 @@ def parse():
     hosts.add_options(parser)
     parser.add_argument("--ranks", default="1,2,4,8,16", metavar="COUNTS",
                         help="comma-separated (default: 1,2,4,8,16)")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of all programs")
-    parser.add_argument("--limit", type=float, default=150, metavar="SECONDS",
-                        help="a program that takes longer is ended (default: 150)")
+    parser.add_argument("--rounds", type=int, default=2, help="rounds of all programs")
+    parser.add_argument("--limit", type=float, default=60, metavar="SECONDS",
+                        help="a program that takes longer is ended (default: 60)")
     parser.add_argument("--only", metavar="PREFIX", help="only figures whose name starts with this")
     parser.add_argument("--quick", action="store_true", help="small sizes, to check that all works")
     parser.add_argument("--results", type=Path, default=hosts.RESULTS, help="output folder")
@@ -47,9 +47,9 @@ def arguments_of(options, ranks):
     if options.quick:
         words = ["-b", 2, "-t", 500, "-s", 5000, "-l", 100]
     elif ranks <= applications.cores():
-        words = ["-b", 9, "-t", 20e3, "-s", 1e6]
+        words = ["-b", 9, "-t", 20e3, "-s", 400e3]
     else:  # long enough for the scheduler to be fair
-        words = ["-b", 5, "-t", 100e3, "-s", 1e6]
+        words = ["-b", 5, "-t", 60e3, "-s", 400e3]
     return [*words, *(["-o", options.only] if options.only else [])]
 
 

@@ -104,7 +104,8 @@ def main():
             host.build()
     except hosts.RunFailed as failure:
         sys.exit(str(failure))
-    found, failures = measure(chosen, options, applications.counts(options.threads))
+    unbound = [host.unbound() for host in chosen]
+    found, failures = measure(unbound, options, applications.counts(options.threads))
     options.results.mkdir(parents=True, exist_ok=True)
     for host in (host for host in chosen if host.prefix):
         rows = merged(host.label, found)

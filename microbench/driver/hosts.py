@@ -7,7 +7,7 @@ import shlex
 import signal
 import subprocess
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 MICROBENCH = Path(__file__).resolve().parent.parent
@@ -60,6 +60,13 @@ class Host:
             self.mpiexec = self.mpiexec + ["--oversubscribe"]
             if os.geteuid() == 0:
                 self.mpiexec = self.mpiexec + ["--allow-run-as-root"]
+
+    def unbound(self):
+        """The host with ranks on all processors: Open MPI's launcher binds each of two ranks, and
+        so all its threads, to one."""
+        if self.is_open_mpi():
+            return replace(self, mpiexec=[*self.mpiexec, "--bind-to", "none"])
+        return self
 
     def command(self, ranks, program, *arguments, environment=None):
         """The command line that launches a program of this host, with these environment

@@ -200,8 +200,13 @@ pub fn node(memories: Vec<&mut Vec<u8>>, near: Near) -> Vec<ShmWindow> {
                         _ => Memory::Create { base, size: len },
                     };
                     let cma = near == Near::Created { cma: true };
-                    ShmWindow::new(&mut boot, memory, 1, shm::Settings { cma, foreign_reduce })
-                        .unwrap()
+                    ShmWindow::new(
+                        &mut boot,
+                        memory,
+                        1,
+                        shm::Settings { cma, oversubscribed: false, foreign_reduce },
+                    )
+                    .unwrap()
                 })
             })
             .collect();
@@ -319,9 +324,13 @@ pub fn windows_over(hub: &Arc<Mutex<Hub>>, memories: &mut [Vec<u8>]) -> Vec<Far>
                 base: Addr(memory.as_mut_ptr() as usize),
                 size: memory.len() as u64,
             };
-            let near =
-                ShmWindow::new(&mut Alone, memory, 1, shm::Settings { cma: false, foreign_reduce })
-                    .unwrap();
+            let near = ShmWindow::new(
+                &mut Alone,
+                memory,
+                1,
+                shm::Settings { cma: false, oversubscribed: false, foreign_reduce },
+            )
+            .unwrap();
             let members = Members::new(me, ranks, vec![me], true);
             Far::new(hub, &opened, members, (near, 0), &extents)
         })
@@ -338,7 +347,7 @@ pub fn dynamic_windows(ranks: u32, seed: u64) -> (Arc<Mutex<Hub>>, Vec<Far>) {
                 &mut Alone,
                 Memory::Dynamic,
                 1,
-                shm::Settings { cma: false, foreign_reduce },
+                shm::Settings { cma: false, oversubscribed: false, foreign_reduce },
             )
             .unwrap();
             let members = Members::new(me, ranks, vec![me], true);
@@ -465,9 +474,13 @@ pub fn windows_inside(
         .map(|(me, memory)| {
             let base = memory[at..at + size].as_mut_ptr();
             let memory = Memory::Create { base: Addr(base as usize), size: size as u64 };
-            let near =
-                ShmWindow::new(&mut Alone, memory, 1, shm::Settings { cma: false, foreign_reduce })
-                    .unwrap();
+            let near = ShmWindow::new(
+                &mut Alone,
+                memory,
+                1,
+                shm::Settings { cma: false, oversubscribed: false, foreign_reduce },
+            )
+            .unwrap();
             let members = Members::new(me, ranks, vec![me], true);
             let extents = Extents::new((0..ranks).map(|_| (size as u64, 1)));
             Far::new(&hub, &opened, members, (near, 0), &extents)

@@ -44,7 +44,7 @@ fn descriptors() -> usize {
 
 fn settings() -> Settings {
     unsafe fn none(_: Element, _: Reduction, _: *const u8, _: *mut u8, _: usize) {}
-    Settings { cma: true, foreign_reduce: none }
+    Settings { cma: true, oversubscribed: false, foreign_reduce: none }
 }
 
 /// The error of a window that all ranks fail to make, which must be the same everywhere.

@@ -163,7 +163,8 @@ fn measure(mut host: Forked, flavour: Flavour, attentive: bool, batches: usize, 
         Flavour::Allocated => Memory::Allocate { size: SIZE as u64, align: 1 },
         _ => Memory::Create { base: Addr(memory.as_mut_ptr() as usize), size: SIZE as u64 },
     };
-    let settings = Settings { cma: flavour == Flavour::Attached, foreign_reduce };
+    let settings =
+        Settings { cma: flavour == Flavour::Attached, oversubscribed: false, foreign_reduce };
     let create = best(batches.min(11), 1, || {
         drop(ShmWindow::new(&mut host, memory_of(&mut memory), 1, settings).unwrap())
     });
@@ -282,7 +283,7 @@ fn speed_copied() {
 fn speed_create() {
     for size in [0, 8, 4 << 20] {
         two_processes(|mut host| {
-            let settings = Settings { cma: true, foreign_reduce };
+            let settings = Settings { cma: true, oversubscribed: false, foreign_reduce };
             let memory = Memory::Allocate { size, align: 1 };
             let dropped =
                 best(300, 10, || drop(ShmWindow::new(&mut host, memory, 1, settings).unwrap()));

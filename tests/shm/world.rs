@@ -84,7 +84,12 @@ impl World {
     }
 
     pub fn try_window(&self, memory: Memory, cma: bool) -> Result<ShmWindow, SetupError> {
-        ShmWindow::new(&mut self.clone(), memory, 1, Settings { cma, foreign_reduce })
+        ShmWindow::new(
+            &mut self.clone(),
+            memory,
+            1,
+            Settings { cma, oversubscribed: false, foreign_reduce },
+        )
     }
 }
 

@@ -30,7 +30,7 @@ use crate::mpi::info;
 use crate::mpi::progress::drive;
 use crate::mpi::progress::hook;
 use crate::runtime::config::Serve;
-use crate::runtime::progress::note_live;
+use crate::runtime::progress::{note_live, oversubscribed};
 use crate::runtime::window::Attributes;
 use crate::runtime::{Hints, HostHandle, Window, enter};
 use crate::transport::shm::{self, COUNTERS_APART, Memory};
@@ -185,7 +185,11 @@ fn create(wanted: &Wanted) -> Made {
         single: hints.single,
     };
     let mut exchange = Exchange::over(wanted.comm, (rank, size), contribution, part);
-    let shared = shm::Settings { cma: settings.cma(), foreign_reduce: datatype::reduce };
+    let shared = shm::Settings {
+        cma: settings.cma(),
+        oversubscribed: oversubscribed(),
+        foreign_reduce: datatype::reduce,
+    };
     let made = bootstrap::make(&mut exchange, shared);
     exchange.warn(wanted.call);
     let (mut port, handle) = match (made, handle) {

@@ -59,6 +59,9 @@ pub(super) struct Channels {
     pub(super) context: Context,
     /// Cross-memory attach works.
     cma: bool,
+    /// Shortest put or get that is copied by it. A shorter one waits for a target that polls, which
+    /// takes less than a system call, unless the target has to wait for a core.
+    by_kernel_min: u64,
     inbox: Inbox,
     /// One for each target that was ever used.
     outboxes: Vec<Outbox>,
@@ -71,10 +74,17 @@ pub(super) struct Channels {
 
 impl Channels {
     /// `attached`: what this process has attached, if the window is dynamic.
-    pub(super) fn new(context: Context, cma: bool, attached: Option<Rc<RefCell<Regions>>>) -> Self {
+    /// `oversubscribed`: as in [`Settings`](super::Settings).
+    pub(super) fn new(
+        context: Context,
+        cma: bool,
+        oversubscribed: bool,
+        attached: Option<Rc<RefCell<Regions>>>,
+    ) -> Self {
         Channels {
             context,
             cma,
+            by_kernel_min: if oversubscribed { 1 } else { BY_KERNEL_MIN },
             inbox: Inbox::new(attached),
             outboxes: Vec::new(),
             active: Vec::new(),
@@ -93,7 +103,7 @@ impl Channels {
             return Posted::Complete;
         }
         let index = self.outbox_of(op.target);
-        if op.len >= BY_KERNEL_MIN && self.cma && is_copy(op) && op.notification.is_none() {
+        if op.len >= self.by_kernel_min && self.cma && is_copy(op) && op.notification.is_none() {
             return self.post_copy(index, op, ticket, shapes);
         }
         if op.notification.is_some() {

@@ -12,8 +12,9 @@ use super::reference::buffer_of;
 
 /// Operations of this length and longer are copied alone.
 pub(super) const GATHERED_MAX: u64 = 16 * 1024;
-/// Bytes that are copied together.
+/// Bytes and operations that are copied together.
 const BYTES_MAX: u64 = 32 * 1024;
+const OPS_MAX: usize = 64;
 
 /// The operations that are being collected, all puts or all gets.
 #[derive(Debug, Default)]
@@ -54,7 +55,7 @@ impl Gather {
 
     /// Whether there is enough for a system call.
     pub(super) fn is_full(&self) -> bool {
-        self.bytes >= BYTES_MAX
+        self.bytes >= BYTES_MAX || self.ops.len() >= OPS_MAX
     }
 
     /// Copies all, and removes them: `done` gets those that were copied, then the others, with the

@@ -143,7 +143,7 @@ impl ShmWindow {
         let channels = (!allocated && size > 1).then(|| {
             let context = Context::new(parts, me, base, settings.foreign_reduce);
             let own = attached.as_deref().map(Attached::own);
-            Box::new(Channels::new(context, mapped.cma, own))
+            Box::new(Channels::new(context, mapped.cma, settings.oversubscribed, own))
         });
         Ok(ShmWindow {
             allocated,

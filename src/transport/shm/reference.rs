@@ -25,7 +25,8 @@ use super::cma::{self, Direction};
 use super::protocol::Claims;
 
 /// Shortest put or get, in bytes, that is copied by cross-memory attach and not through the
-/// channel. A system call takes about as long as a round trip to the target.
+/// channel, if each rank has a core. A system call takes about as long as a round trip to the
+/// target.
 pub const BY_KERNEL_MIN: u64 = 512;
 /// Longest one that a slot can describe. The origin copies longer ones alone.
 const REFERENCE_MAX: u64 = u32::MAX as u64;

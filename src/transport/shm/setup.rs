@@ -32,6 +32,8 @@ use super::segment_cache::{self, CACHED_BYTES_MAX, CachedSegment};
 pub struct Settings {
     /// Cross-memory attach may be used (`MPIX_RMA_CMA`).
     pub cma: bool,
+    /// The node's ranks outnumber its cores, so a target may be without one.
+    pub oversubscribed: bool,
     /// Reduces elements of the host's datatypes.
     pub foreign_reduce: ForeignReduce,
 }
