@@ -3,6 +3,7 @@
 #include "latency.h"
 
 #include "../common/host.h"
+#include "../common/options.h"
 #include "../common/stats.h"
 #include "../common/timing.h"
 
@@ -41,17 +42,6 @@ static void usage(FILE *out)
           "processors\n"
           "  -h, --help\n",
           out);
-}
-
-static double positive(const char *text, const char *option)
-{
-    char *end;
-    double value = strtod(text, &end);
-    if (end == text || *end != '\0' || !(value > 0.0 && value <= 1e6)) {
-        fprintf(stderr, "latency: %s wants a positive number, not \"%s\"\n", option, text);
-        exit(2);
-    }
-    return value;
 }
 
 /* Reads comma-separated processors into `list`. Returns their number. */

@@ -3,6 +3,7 @@
  * VIII.A. The exit status reports wrong bytes, never timing.
  */
 #include "../common/host.h"
+#include "../common/options.h"
 #include "../common/timing.h"
 #include "harness.h"
 #include "report.h"
@@ -33,17 +34,6 @@ static void usage(FILE *out)
           "  -l, --list              print names, ranks and lines of results, and stop\n"
           "  -h, --help\n",
           out);
-}
-
-static double positive(const char *text, const char *option)
-{
-    char *end;
-    double value = strtod(text, &end);
-    if (end == text || *end != '\0' || !(value > 0.0 && value <= 1e9)) {
-        fprintf(stderr, "patterns: %s wants a positive number, not \"%s\"\n", option, text);
-        exit(2);
-    }
-    return value;
 }
 
 static struct command parse(int argc, char **argv)

@@ -3,6 +3,7 @@
 #include "scale.h"
 
 #include "../common/host.h"
+#include "../common/options.h"
 #include "../common/stats.h"
 #include "../common/timing.h"
 
@@ -35,17 +36,6 @@ static void usage(FILE *out)
           "  -o, --only PREFIX        only figures whose name starts so\n"
           "  -h, --help\n",
           out);
-}
-
-static double positive(const char *text, const char *option)
-{
-    char *end;
-    double value = strtod(text, &end);
-    if (end == text || *end != '\0' || !(value > 0.0 && value <= 1e9)) {
-        fprintf(stderr, "scale: %s wants a positive number, not \"%s\"\n", option, text);
-        exit(2);
-    }
-    return value;
 }
 
 static void parse(int argc, char **argv)

@@ -13,6 +13,7 @@
 #endif
 
 #include "../common/host.h"
+#include "../common/options.h"
 #include "../common/stats.h"
 #include "../common/timing.h"
 
@@ -264,17 +265,6 @@ static void measure(const struct figure *figure, int number_of_windows)
     pthread_barrier_destroy(&gate);
     free(sample);
     free(threads);
-}
-
-static double positive(const char *text, const char *option)
-{
-    char *end;
-    double value = strtod(text, &end);
-    if (end == text || *end != '\0' || !(value > 0.0 && value <= 1e9)) {
-        fprintf(stderr, "threads: %s wants a positive number, not \"%s\"\n", option, text);
-        exit(2);
-    }
-    return value;
 }
 
 static void parse(int argc, char **argv)
