@@ -2,7 +2,8 @@
  * Many windows at once, with epochs pending on all; many windows one after the other, without
  * leaks; windows on split, duplicated and reversed communicators.
  *
- *   windows [COUNT]    COUNT: windows one after the other, more than 50
+ *   windows [COUNT]    COUNT: windows of all kinds one after the other, more than 50. With more
+ *                      than 2,000, the process's memory must stay as it is, too.
  */
 #include "check.h"
 #include <dirent.h>
@@ -60,26 +61,67 @@ static int lines_of(const char *file)
     return n;
 }
 
+/* Memory of this process in KiB. */
+static long resident(void)
+{
+    long pages = -1;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (f == NULL || fscanf(f, "%*d %ld", &pages) != 1)
+        pages = -1;
+    if (f != NULL)
+        fclose(f);
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+/* Makes a window of `bytes`, uses it, and frees it. */
+static void make_and_free(int i, MPI_Aint bytes)
+{
+    enum { SHARED = KINDS, DYNAMIC, ALL_KINDS };
+    static int64_t memory[4096 * 4 / sizeof(int64_t)];
+    int64_t value = i, *base;
+    int target = (me + i) % ranks, kind = i % ALL_KINDS;
+    Window w = {0};
+    if (kind < KINDS)
+        w = window(kind, bytes, 1);
+    else if (kind == SHARED)
+        MPI(MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &w.win));
+    else
+        MPI(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &w.win));
+    if (kind == DYNAMIC && bytes)
+        MPI(MPI_Win_attach(w.win, memory, bytes));
+    MPI(MPI_Win_fence(0, w.win));
+    if (bytes)
+        MPI(MPI_Put(&value, 1, MPI_INT64_T, kind == DYNAMIC ? me : target,
+                    kind == DYNAMIC ? (MPI_Aint)memory : 0, 1, MPI_INT64_T, w.win));
+    MPI(MPI_Win_fence(0, w.win));
+    if (kind == DYNAMIC && bytes)
+        MPI(MPI_Win_detach(w.win, memory));
+    window_free(&w);
+}
+
 static void one_after_the_other(int count)
 {
     int files = 0, mappings = 0;
+    long kib = 0;
+    /* Caches are full after a few windows, and the allocator's free lists after some hundred. */
+    int first = count > 2000 ? 1000 : 50;
     for (int i = 0; i < count; i++) {
-        Window w = window(i % KINDS, 4096 * (i % 5), 1);
-        int64_t value = i;
-        MPI(MPI_Win_fence(0, w.win));
-        if (i % 5)
-            MPI(MPI_Put(&value, 1, MPI_INT64_T, (me + i) % ranks, 0, 1, MPI_INT64_T, w.win));
-        MPI(MPI_Win_fence(0, w.win));
-        window_free(&w);
-        if (i == 50 || i == count - 1) { /* caches are full after a few */
+        make_and_free(i, 4096 * (i % 5));
+        if (i == first || i == count - 1) {
             int f = entries_of("/proc/self/fd"), m = lines_of("/proc/self/maps");
+            long k = resident();
             if (i == count - 1) {
-                EXPECT(f <= files, "open files: %d after 50 windows, %d after %d", files, f, count);
-                EXPECT(m < mappings + 100, "mappings: %d after 50 windows, %d after %d", mappings,
-                       m, count);
+                EXPECT(f <= files, "open files: %d after %d windows, %d after %d", files, first, f,
+                       count);
+                EXPECT(m < mappings + (first == 50 ? 100 : 4),
+                       "mappings: %d after %d windows, %d after %d", mappings, first, m, count);
+                if (first > 50)
+                    EXPECT(k < kib + 1024, "KiB: %ld after %d windows, %ld after %d", kib, first,
+                           k, count);
             }
             files = f;
             mappings = m;
+            kib = k;
         }
     }
 }
