@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from driver import distance, figures, hosts, processors  # noqa: E402
 from driver.progress import Progress  # noqa: E402
-from driver.table import table  # noqa: E402
+from driver.table import figure_text, table  # noqa: E402
 from driver.verdict import verdict  # noqa: E402
 
 
@@ -155,13 +155,6 @@ def merged(label, samples, limits, where, apart=False):
                      "plain_longest_us": longest(samples, (label, "plain"), key),
                      "ours_longest_us": longest(samples, (label, "ours"), key)})
     return rows
-
-
-def figure_text(value):
-    """About three digits."""
-    if value is None:
-        return "-"
-    return f"{value:.3f}" if value < 10 else f"{value:.1f}"
 
 
 def without(words, at):

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from driver import applications, hosts  # noqa: E402
 from driver.progress import Progress  # noqa: E402
-from driver.table import table  # noqa: E402
+from driver.table import figure_text, table  # noqa: E402
 from driver.verdict import verdict  # noqa: E402
 
 RUNNERS = ("plain", "ours")
@@ -103,21 +103,15 @@ def merged(label, labels, found):
     return rows
 
 
-def text(value):
-    """About three digits."""
-    if value is None:
-        return "-"
-    return f"{value:.3f}" if value < 10 else f"{value:.1f}"
-
-
 def show(label, rows):
     """The table of one host."""
     head = ("name", "window", "plain", "best plain", "host", "ours", "ours/best", "longest best",
             "longest ours")
-    lines = [(r["name"], r["window"], text(r["plain_us"]), text(r["best_plain_us"]),
-              r["best_plain"] or "-", text(r["ours_us"]),
+    lines = [(r["name"], r["window"], figure_text(r["plain_us"]), figure_text(r["best_plain_us"]),
+              r["best_plain"] or "-", figure_text(r["ours_us"]),
               "-" if r["ratio"] is None else f"{r['ratio']:.2f}{'' if r['ratio'] <= 1 else ' *'}",
-              text(r["best_plain_longest_us"]), text(r["ours_longest_us"])) for r in rows]
+              figure_text(r["best_plain_longest_us"]), figure_text(r["ours_longest_us"]))
+             for r in rows]
     print(f"\n{label}: us for one round of all ranks; ours/best compares with the better of the "
           "plain hosts (* = slower)")
     print("\n".join(table(head, lines, left=("name", "window", "host"))))

@@ -21,3 +21,10 @@ def bytes_text(count):
         if count >= size and count % size == 0:
             return f"{count // size} {unit}"
     return str(count)
+
+
+def figure_text(value):
+    """A figure with about three digits; "-" for None."""
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if value < 10 else f"{value:.1f}"
