@@ -110,11 +110,7 @@ def show(label, results):
 def main():
     """Builds, measures, prints, writes, draws."""
     options, chosen = parse()
-    try:
-        for host in chosen:
-            host.build()
-    except hosts.RunFailed as failure:
-        sys.exit(str(failure))
+    hosts.build(chosen)
     results, failures = measure(chosen, options)
     options.results.mkdir(parents=True, exist_ok=True)
     for label, rows in results.items():

@@ -189,11 +189,7 @@ def show(label, rows):
 def main():
     """Builds, measures, prints, writes, draws."""
     options, chosen = parse()
-    try:
-        for host in chosen:
-            host.build()
-    except hosts.RunFailed as failure:
-        sys.exit(str(failure))
+    hosts.build(chosen)
     samples, limits, failures = measure(chosen, options)
     options.results.mkdir(parents=True, exist_ok=True)
     verdicts = []

@@ -122,11 +122,7 @@ def main():
     options, chosen = parse()
     counts = [1, 2, 4] if options.quick else applications.counts(options.ranks)
     options.rounds = 1 if options.quick else options.rounds
-    try:
-        for host in chosen:
-            host.build()
-    except hosts.RunFailed as failure:
-        sys.exit(str(failure))
+    hosts.build(chosen)
     runs = len(counts) * options.rounds * sum(2 if host.prefix else 1 for host in chosen)
     with Progress(runs) as bar:
         found, failures, notes = measure(chosen, options, counts, bar)

@@ -99,11 +99,7 @@ def show(label, rows):
 def main():
     """Builds, measures, prints, writes."""
     options, chosen = parse()
-    try:
-        for host in chosen:
-            host.build()
-    except hosts.RunFailed as failure:
-        sys.exit(str(failure))
+    hosts.build(chosen)
     unbound = [host.unbound() for host in chosen]
     found, failures = measure(unbound, options, applications.counts(options.threads))
     options.results.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -106,6 +107,15 @@ def chosen(parser, arguments=None):
         installed = Path(prefix).resolve() if prefix else None
         hosts.append(Host(label, mpicc, shlex.split(mpiexec), installed))
     return argparse.Namespace(**options), hosts
+
+
+def build(chosen):
+    """Builds the programs of all hosts; ends the driver if that fails."""
+    try:
+        for host in chosen:
+            host.build()
+    except RunFailed as failure:
+        sys.exit(str(failure))
 
 
 def results_of(command, timeout_s=300):

@@ -73,7 +73,7 @@ fn has_counted(window: &mut Window, range: Range) -> bool {
 /// makes progress if they do not change for a while.
 fn block(guard: Guard, mut look: impl FnMut(&mut Window) -> bool) -> Done {
     let id = guard.windows.called_id();
-    let mut focused = FocusedPoll::pausing();
+    let mut focused = FocusedPoll::default();
     drop(wait_unless_broken(guard, id, |window| focused.look(window, &mut look))?);
     Ok(())
 }

@@ -303,51 +303,37 @@ pub(crate) fn step(mut guard: Guard) {
     progress_host();
 }
 
-/// Polls only what a blocking call waits for, between two rounds of general progress. By default it
-/// does not pause, since on some processors a pause takes longer than a notification takes to
-/// arrive.
+/// Polls only what a blocking call waits for, between two rounds of general progress.
+///
+/// Pauses between looks: each fetches the cache line of a word that a peer stores right behind the
+/// data, and while the peer waits for the lines of its data, it would lose that line again and
+/// again.
 #[derive(Debug, Default)]
 pub(crate) struct FocusedPoll {
     rounds: u32,
-    pauses: bool,
 }
 
 impl FocusedPoll {
-    /// A poll that pauses between looks: for words that a peer stores right behind the data. Each
-    /// look fetches their cache line, and while the peer waits for the lines of its data, it would
-    /// lose that line again and again.
-    pub(crate) fn pausing() -> Self {
-        Self { pauses: true, ..Self::default() }
-    }
-
     /// One round of looks. True if `look` has returned true.
     pub(crate) fn look(
         &mut self,
         window: &mut Window,
         mut look: impl FnMut(&mut Window) -> bool,
     ) -> bool {
-        const LOOKS: u32 = 64;
+        const LOOKS: u32 = 32;
         // A poll of the network interface takes as long as several looks at memory, but a round
         // trip takes only a few hundred of them.
         const EAGER_ROUNDS: u32 = 4;
         self.rounds = self.rounds.saturating_add(1);
-        let looks = if window.port.uses_network() && self.rounds > EAGER_ROUNDS {
-            LOOKS / 8
-        } else if self.pauses {
-            LOOKS / 2
-        } else {
-            LOOKS
-        };
-        for _ in 0..looks {
+        let rare = window.port.uses_network() && self.rounds > EAGER_ROUNDS;
+        for _ in 0..if rare { LOOKS / 4 } else { LOOKS } {
             if look(window) {
                 return true;
             }
             if !window.port.poll_notifications() {
                 return look(window);
             }
-            if self.pauses {
-                std::hint::spin_loop();
-            }
+            std::hint::spin_loop();
         }
         false
     }

@@ -17,7 +17,7 @@ use crate::runtime::process::enter_alone;
 use crate::runtime::{Guard, HostHandle};
 use crate::transport::copy;
 use crate::transport::shm::protocol::order_completed;
-use crate::transport::shm::{BY_KERNEL_MIN, PlainCopy};
+use crate::transport::shm::{BY_KERNEL_MIN, Counter, PlainCopy};
 
 /// A put or get that is a copy.
 ///
@@ -99,20 +99,9 @@ pub(crate) unsafe fn notified(
     index: c_int,
 ) -> Option<c_int> {
     let (rank, len) = dense(origin, target)?;
-    let index = u32::try_from(index).ok()?;
-    let Some(mut guard) = enter_alone() else {
-        let access = look(HostHandle(window.key()), rank)?;
-        // SAFETY: the window exists (contract of this function), so its counters are mapped.
-        let counter = unsafe { access.counters.get(index) }?;
-        let there = reach(origin.address, target.disp, access.memory, len)?;
-        // SAFETY: `reach` has checked that `len` bytes lie in memory that the window's port has
-        // mapped; the origin's buffer is the application's for as many.
-        unsafe { move_bytes(kind, origin.address, there, len) };
-        counter.raise(len);
-        return Some(MPI_SUCCESS);
-    };
-    let (ours, memory) = guard.windows.direct(HostHandle(window.key()), rank)?;
-    let counter = ours.port.counter_of(rank, index)?;
+    let mut guard = enter_alone();
+    // SAFETY: the window exists (contract of this function).
+    let (counter, memory) = unsafe { notifiable(&mut guard, window, rank, index) }?;
     let there = reach(origin.address, target.disp, memory, len)?;
     // SAFETY: `reach` has checked that `len` bytes lie in memory that the port has mapped; the
     // origin's buffer is the application's for as many.
@@ -122,18 +111,39 @@ pub(crate) unsafe fn notified(
 }
 
 /// Raises a counter of the target where a put to it would be a copy.
+///
+/// # Safety
+/// The window exists, as MPI demands of the call.
 #[inline(always)]
-pub(crate) fn notify(window: MPI_Win, target: c_int, index: c_int) -> Option<c_int> {
-    let (rank, index) = (u32::try_from(target).ok()?, u32::try_from(index).ok()?);
-    let Some(mut guard) = enter_alone() else {
-        let access = look(HostHandle(window.key()), rank)?;
-        // SAFETY: the window exists, as MPI demands of the call, so its counters are mapped.
-        unsafe { access.counters.get(index) }?.raise(0);
-        return Some(MPI_SUCCESS);
-    };
-    let (ours, _) = guard.windows.direct(HostHandle(window.key()), rank)?;
-    ours.port.counter_of(rank, index)?.raise(0);
+pub(crate) unsafe fn notify(window: MPI_Win, target: c_int, index: c_int) -> Option<c_int> {
+    let rank = u32::try_from(target).ok()?;
+    let mut guard = enter_alone();
+    // SAFETY: the window exists (contract of this function).
+    let (counter, _) = unsafe { notifiable(&mut guard, window, rank, index) }?;
+    counter.raise(0);
     Some(MPI_SUCCESS)
+}
+
+/// A counter of the target and the target's memory, if a put is a copy. Without a guard, under
+/// `MPI_THREAD_MULTIPLE`: if the window has opened a fast path to the target.
+///
+/// # Safety
+/// The window exists.
+#[inline(always)]
+unsafe fn notifiable(
+    guard: &mut Option<Guard>,
+    window: MPI_Win,
+    rank: u32,
+    index: c_int,
+) -> Option<(Counter<'_>, MappedTarget)> {
+    let (handle, index) = (HostHandle(window.key()), u32::try_from(index).ok()?);
+    if let Some(guard) = guard {
+        let (ours, memory) = guard.windows.direct(handle, rank)?;
+        return Some((ours.port.counter_of(rank, index)?, memory));
+    }
+    let access = look(handle, rank)?;
+    // SAFETY: the window exists (contract of this function), so its counters are mapped.
+    Some((unsafe { access.counters.get(index) }?, access.memory))
 }
 
 /// A wait for a counter that the call before has seen to be high enough.

@@ -18,15 +18,16 @@ use super::segment::{self, Segment, Step, SystemError};
 
 /// A process with at most this many counters has each on a cache line of its own.
 pub const APART: u64 = 512;
-const LINE: u64 = 64;
+const LINE: u32 = 64;
 
 const _: () = assert!(cfg!(loom) || size_of::<CounterLine>() <= LINE as usize);
 
 /// Counters of all processes, as mapped in this one.
 #[derive(Debug)]
 pub(super) struct Counters {
-    segment: Segment,
-    ranges: Vec<CounterRange>,
+    /// Keeps the memory of `tables` mapped.
+    _segment: Segment,
+    tables: Vec<CounterTable>,
     /// This process's name in [`CounterLine`].
     name: u64,
 }
@@ -88,6 +89,13 @@ impl CounterTable {
         Self { first, stride: (shape >> 32) as u32, number: shape as u32 }
     }
 
+    /// Address of one counter, if there is one of this index.
+    #[inline(always)]
+    fn at(self, index: u32) -> Option<usize> {
+        let at = self.first + u64::from(index) * u64::from(self.stride);
+        (index < self.number).then_some(at as usize)
+    }
+
     /// One counter, if there is one of this index.
     ///
     /// # Safety
@@ -95,59 +103,53 @@ impl CounterTable {
     #[must_use]
     #[inline(always)]
     pub unsafe fn get<'a>(self, index: u32) -> Option<Counter<'a>> {
-        let at = self.first + u64::from(index) * u64::from(self.stride);
-        // SAFETY: the index is below the number, so the word lies in the segment, which is mapped
-        // (contract of this function), aligned to 8 bytes and accessed as atomics only. It is a
-        // counter, or the first word of a `CounterLine`, which any thread may raise.
-        (index < self.number).then(|| Counter::Word(unsafe { &*(at as usize as *const AtomicU64) }))
+        let at = self.at(index)?;
+        // SAFETY: the word lies in the segment, which is mapped (contract of this function),
+        // aligned to 8 bytes and accessed as atomics only. It is a counter, or the first word of a
+        // `CounterLine`, which any thread may raise.
+        Some(Counter::Word(unsafe { &*(at as *const AtomicU64) }))
     }
 }
 
-/// Where the counters of one process are.
-#[derive(Clone, Copy, Debug)]
-struct CounterRange {
-    offset: u64,
-    stride: u64,
-    number: u32,
-}
-
-/// The counters of all processes, and their bytes in total. `None` if the sizes overflow.
-fn ranges(parts: Parts, ranks: u32) -> Option<(Vec<CounterRange>, u64)> {
+/// The counters of all processes in a segment at address 0, and their bytes in total. `None` if the
+/// sizes overflow.
+fn tables(parts: Parts, ranks: u32) -> Option<(Vec<CounterTable>, u64)> {
     let mut end = 0u64;
-    let ranges = (0..ranks).map(|rank| {
+    let tables = (0..ranks).map(|rank| {
         let number = parts.rank(rank).counter_setup.0.wanted.load(Acquire);
         let stride = if number <= APART { LINE } else { 8 };
-        let range = CounterRange { offset: end, stride, number: u32::try_from(number).ok()? };
-        end = end.checked_add(number.checked_mul(stride)?)?.checked_next_multiple_of(LINE)?;
-        Some(range)
+        let table = CounterTable { first: end, stride, number: u32::try_from(number).ok()? };
+        let bytes = number.checked_mul(stride.into())?;
+        end = end.checked_add(bytes)?.checked_next_multiple_of(LINE.into())?;
+        Some(table)
     });
-    Some((ranges.collect::<Option<_>>()?, end))
+    Some((tables.collect::<Option<_>>()?, end))
 }
 
 impl Counters {
     #[inline(always)]
     pub(super) fn number(&self, rank: Rank) -> u32 {
-        self.ranges[rank as usize].number
+        self.table(rank).number
+    }
+
+    #[inline(always)]
+    pub(super) fn table(&self, rank: Rank) -> CounterTable {
+        self.tables[rank as usize]
     }
 
     /// The counter `index` of `rank`, if there is one. To be used by one thread at a time.
     #[inline(always)]
     pub(super) fn get(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
-        let range = self.ranges.get(rank as usize).filter(|range| index < range.number)?;
-        let at = self.segment.at(range.offset + u64::from(index) * range.stride);
-        if range.stride == LINE {
-            // SAFETY: the index is below the rank's number, so the line lies in the segment,
+        let table = self.tables.get(rank as usize)?;
+        let at = table.at(index)?;
+        if table.stride == LINE {
+            // SAFETY: the line lies in the segment, which is mapped as long as `self` lives, and is
             // aligned to its size. The segment starts as zeros and is accessed as atomics only.
-            return Some(Counter::Line(unsafe { &*at.cast::<CounterLine>() }, self.name));
+            return Some(Counter::Line(unsafe { &*(at as *const CounterLine) }, self.name));
         }
-        // SAFETY: as for a line, the word lies in the segment, aligned to 8 bytes, starts as zero
-        // and is accessed as an atomic only.
-        Some(Counter::Word(unsafe { &*at.cast::<AtomicU64>() }))
-    }
-
-    pub(super) fn table(&self, rank: Rank) -> CounterTable {
-        let CounterRange { offset, stride, number } = self.ranges[rank as usize];
-        CounterTable { first: self.segment.at(offset) as u64, stride: stride as u32, number }
+        // SAFETY: the word lies in the segment, which is mapped as long as `self` lives, aligned to
+        // 8 bytes. The segment starts as zeros and is accessed as atomics only.
+        Some(Counter::Word(unsafe { &*(at as *const AtomicU64) }))
     }
 
     #[inline(always)]
@@ -194,11 +196,12 @@ impl CounterSetup {
     /// process may apply that notification while it still waits for the decision.
     pub(super) fn map(&self, parts: Parts, me: Rank, ranks: u32) -> Result<Counters, SystemError> {
         let overflow = SystemError { step: Step::Resize, errno: libc::EOVERFLOW };
-        let (ranges, len) = ranges(parts, ranks).ok_or(overflow)?;
+        let (mut tables, len) = tables(parts, ranks).ok_or(overflow)?;
         let creator = parts.rank(0);
         let fd = creator.counter_setup.0.file.load(Acquire) as i32;
         let place = (creator.info.0.process.pid, fd);
-        let segment = Segment::map_shared(self.file.as_ref(), place, len.max(LINE), 1)?;
-        Ok(Counters { segment, ranges, name: u64::from(me) + 1 })
+        let segment = Segment::map_shared(self.file.as_ref(), place, len.max(LINE.into()), 1)?;
+        tables.iter_mut().for_each(|table| table.first += segment.at(0) as u64);
+        Ok(Counters { _segment: segment, tables, name: u64::from(me) + 1 })
     }
 }

@@ -104,7 +104,7 @@ pub(crate) fn fill(status: Status<'_>, arrival: Option<Arrival>) {
 fn wait_for(request: MPI_Request) {
     let guard = enter();
     let Some((window, id)) = guard.persistent.waits_on(request.key()) else { return };
-    let mut focused = FocusedPoll::pausing();
+    let mut focused = FocusedPoll::default();
     drop(wait_for_request(guard, window, |window| {
         focused.look(window, |window| {
             look(window);
@@ -126,7 +126,7 @@ pub(crate) fn wait(request: Option<&Cell<MPI_Request>>, status: Status<'_>) -> O
     if guard[window].engine.expectation_state(id) == ExpectationState::Idle {
         return None;
     }
-    let (mut met, mut focused) = (None, FocusedPoll::pausing());
+    let (mut met, mut focused) = (None, FocusedPoll::default());
     drop(wait_for_request(guard, window, |window| {
         focused.look(window, |window| {
             look(window);
