@@ -322,6 +322,9 @@ def leave(number, _frame):
     sys.exit(128 + number)
 
 
+# The end of a line: Open MPI's launcher writes standard output between two pieces of standard
+# error, which may be in the middle of a line of the log.
+SAYS_OK = r"(?m)OK$"
 FINALISED = re.compile(rb"^mpix-rma \[(\d+)\] info: finalised; the host's own MPI_Finalize "
                        rb"follows$", re.M)
 
@@ -351,9 +354,9 @@ def wait_for(process, entry, limit, grace):
             reader.join(10)
             break
         now, output = time.monotonic(), b"".join(chunks)
-        said = [rb"(?m)^OK$"] if entry.result == "ok" else [text.encode() for text in entry.expect]
-        done = all(re.search(text, output)
-                   for text in said) and len(set(FINALISED.findall(output))) >= entry.ranks
+        said = [SAYS_OK] if entry.result == "ok" else entry.expect
+        finalised = len(set(FINALISED.findall(output)))
+        done = finalised >= entry.ranks and all(re.search(t.encode(), output) for t in said)
         since = (since or now) if done else None
         if since and now - since > grace:
             raise HostHangs(output)
@@ -418,7 +421,7 @@ def run_one(entry, host, options):
         if entry.result in ("ok", "exit"):
             if code != 0:
                 wrong.append(f"exit status {code}")
-            if entry.result == "ok" and not re.search(r"^OK$", output, re.M):
+            if entry.result == "ok" and not re.search(SAYS_OK, output):
                 wrong.append("no line OK")
         elif code == 0:
             wrong.append("exit status 0")
