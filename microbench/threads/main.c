@@ -85,12 +85,14 @@ static void fetch_and_op(struct thread *t)
 {
     static const int64_t one = 1;
     int64_t value = t->value, before;
+    bool right = true; /* not in `t`, which shares cache lines with other threads' */
     for (long i = 0; i < t->rounds; i++) {
         MPI_Fetch_and_op(&one, &before, MPI_INT64_T, TARGET, t->at, MPI_SUM, t->win);
         MPI_Win_flush(TARGET, t->win);
-        t->right &= before == value++;
+        right &= before == value++;
     }
     t->value = value;
+    t->right &= right;
 }
 
 #ifndef PLAIN_HOST

@@ -1,13 +1,14 @@
-//! Puts, gets, notifications and flushes that do not enter the runtime.
+//! Puts, gets, notifications, flushes and reductions of single elements that do not enter the
+//! runtime.
 //!
 //! Under `MPI_THREAD_MULTIPLE` one thread at a time is in the runtime. But an operation that the
 //! transport completes by load and store, in an epoch that is open, granted and has nothing queued,
-//! changes nothing in the engine: it is a copy, and perhaps raises a counter. When such an
-//! operation has succeeded, the window *opens a fast path* to its target, and other threads copy
-//! without entering. While nothing is outstanding at the target, a flush of it does nothing, so the
-//! slot permits that too. Any call that opens or closes an access epoch closes the window's fast
-//! path first, before it changes anything. Each call that issues an operation inside the runtime
-//! updates the target's slot before it returns.
+//! changes nothing in the engine: it is a copy, and perhaps raises a counter, or a reduction under
+//! the target's lock. When such an operation has succeeded, the window *opens a fast path* to its
+//! target, and other threads copy without entering. While nothing is outstanding at the target, a
+//! flush of it does nothing, so the slot permits that too. Any call that opens or closes an access
+//! epoch closes the window's fast path first, before it changes anything. Each call that issues an
+//! operation inside the runtime updates the target's slot before it returns.
 //!
 //! A copy that races with such a call is an error of the application, since nothing orders the two.
 //! But even then no thread may mix two targets or two windows. A [`TargetSlot`] has one writer at a
@@ -25,6 +26,7 @@ use super::window::HostHandle;
 use crate::engine::Rank;
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::transport::shm::CounterTable;
+use crate::transport::shm::protocol::AccumulateAddress;
 
 /// A target's memory as this process has mapped it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +46,8 @@ pub struct Access {
     pub memory: MappedTarget,
     /// Counters that may be raised after a copy.
     pub counters: CounterTable,
+    /// Single elements are reduced under this lock.
+    pub accumulates: AccumulateAddress,
     /// A flush has nothing to wait for.
     pub flushes: bool,
 }
@@ -57,6 +61,7 @@ pub struct TargetSlot {
     size: AtomicU64,
     unit: AtomicU64,
     counters: [AtomicU64; 2],
+    accumulates: AtomicU64,
     flushes: AtomicU64,
 }
 
@@ -80,6 +85,7 @@ impl TargetSlot {
         for (word, value) in self.counters.iter().zip(access.counters.to_words()) {
             word.store(value, Ordering::Relaxed);
         }
+        self.accumulates.store(access.accumulates.to_word(), Ordering::Relaxed);
         self.flushes.store(access.flushes.into(), Ordering::Relaxed);
         self.key.store(version | (u64::from(target) + 1), Ordering::Release);
     }
@@ -103,9 +109,11 @@ impl TargetSlot {
             unit: self.unit.load(Ordering::Relaxed),
         };
         let counters = self.counters.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let counters = CounterTable::of_words(counters);
+        let accumulates = AccumulateAddress::of_word(self.accumulates.load(Ordering::Relaxed));
         let flushes = self.flushes.load(Ordering::Relaxed) != 0;
         fence(Ordering::Acquire);
-        let access = Access { memory, counters: CounterTable::of_words(counters), flushes };
+        let access = Access { memory, counters, accumulates, flushes };
         (self.key.load(Ordering::Relaxed) == key).then_some(access)
     }
 

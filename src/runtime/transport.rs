@@ -15,6 +15,7 @@ use crate::transport::Proposal;
 use crate::transport::am::OutOfReach;
 use crate::transport::datatype::Shape;
 use crate::transport::router::Router;
+use crate::transport::shm::protocol::AccumulateWords;
 use crate::transport::shm::tags::Claimed;
 use crate::transport::shm::{
     AttachError, Counter, CounterStep, CounterTable, PlainCopy, ShmWindow, SystemError,
@@ -192,6 +193,16 @@ impl Transport {
     #[inline]
     pub(crate) fn flush_and_poll(&mut self) -> bool {
         either!(self, port => port.flush_and_poll())
+    }
+
+    /// The accumulate lock of `rank`, if all accumulates on its memory are applied by load and
+    /// store. Between nodes, a device may apply some.
+    #[inline(always)]
+    pub(crate) fn accumulate_lock(&self, rank: Rank) -> Option<&AccumulateWords> {
+        match self {
+            Transport::Shm(port) => port.accumulate_lock(rank),
+            Transport::Routed(_) => None,
+        }
     }
 
     /// Counters of `rank` that may be raised by a store after a copy.

@@ -95,6 +95,55 @@ static void *own_counter(void *arg)
     return NULL;
 }
 
+/* One window under lock_all: all threads add to one element of the next process, and each steps an
+ * element of its own by compare_and_swap. */
+static void *single_elements(void *arg)
+{
+    static const int64_t one = 1;
+    Work *work = arg;
+    MPI_Win win = work->w->win;
+    int right = (me + 1) % ranks;
+    int64_t last = -1, old;
+    for (int64_t i = 0; i < TURNS; i++) {
+        int64_t next = i + 1;
+        MPI(MPI_Fetch_and_op(&one, &old, MPI_INT64_T, right, 0, MPI_SUM, win));
+        MPI(MPI_Win_flush(right, win));
+        EXPECT(old > last, "thread %d: %ld after %ld", work->id, (long)old, (long)last);
+        last = old;
+        MPI(MPI_Compare_and_swap(&next, &i, &old, MPI_INT64_T, right, 1 + work->id, win));
+        MPI(MPI_Win_flush(right, win));
+        EXPECT(old == i, "thread %d: %ld, not %ld", work->id, (long)old, (long)i);
+        MPI(MPI_Compare_and_swap(&one, &last, &old, MPI_INT64_T, right, 1 + work->id, win));
+        MPI(MPI_Fetch_and_op(NULL, &old, MPI_INT64_T, right, 1 + work->id, MPI_NO_OP, win));
+        MPI(MPI_Win_flush(right, win));
+        EXPECT(old == (last == next ? one : next), "thread %d: %ld after a swap", work->id,
+               (long)old);
+        MPI(MPI_Fetch_and_op(&next, &old, MPI_INT64_T, right, 1 + work->id, MPI_REPLACE, win));
+        MPI(MPI_Win_flush(right, win));
+    }
+    return NULL;
+}
+
+static void atomics(Window *w, MPI_Comm *comms)
+{
+    int64_t *mine = w->base;
+    MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, me, 0, w->win));
+    for (int i = 0; i <= THREADS; i++)
+        store64(mine + i, 0);
+    MPI(MPI_Win_unlock(me, w->win));
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    MPI(MPI_Win_lock_all(0, w->win));
+    together(single_elements, w, 1, comms);
+    MPI(MPI_Win_unlock_all(w->win));
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    MPI(MPI_Win_lock(MPI_LOCK_SHARED, me, 0, w->win));
+    EXPECT(load64(mine) == (int64_t)TURNS * THREADS, "%ld additions", (long)load64(mine));
+    for (int i = 0; i < THREADS; i++)
+        EXPECT(load64(mine + 1 + i) == TURNS, "thread %d: %ld steps", i, (long)load64(mine + 1 + i));
+    MPI(MPI_Win_unlock(me, w->win));
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
 /* Counters that are replaced, and a flush where none is permitted, after threads have gone the
  * short way. */
 static void counters_and_flushes(Window *w, MPI_Comm *comms)
@@ -180,6 +229,7 @@ int main(int argc, char **argv)
                (long)load64(w.base));
         MPI(MPI_Win_unlock(me, w.win));
         MPI(MPI_Barrier(MPI_COMM_WORLD));
+        atomics(&w, comms);
         counters_and_flushes(&w, comms);
         window_free(&w);
         for (int i = 0; i < THREADS; i++)

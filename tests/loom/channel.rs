@@ -227,26 +227,33 @@ fn a_signal_is_seen_after_completed_operations() {
     });
 }
 
+/// Places in one, two and three stripes, which overlap and pass the last word.
 #[test]
 fn the_accumulate_lock_excludes_and_publishes() {
-    bounded(3).check(|| {
-        let shared = Arc::new((AtomicU32::new(0), UnsafeCell::new(0u64)));
-        let add = |shared: &(AtomicU32, UnsafeCell<u64>)| {
-            let _held = AccumulateLock(&shared.0).lock();
-            shared.1.with_mut(|value| unsafe { *value += 1 });
-        };
-        let other = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || {
-                add(&shared);
-                add(&shared);
-            })
-        };
-        add(&shared);
-        other.join().unwrap();
-        let _held = AccumulateLock(&shared.0).lock();
-        shared.1.with(|value| assert_eq!(unsafe { *value }, 3));
-    });
+    type Shared = (AccumulateWords, [UnsafeCell<u64>; 8]);
+    /// Adds 1 to the values of some stripes.
+    fn add(shared: &Shared, (first, stripes): (u64, u64)) {
+        let from = (first + 1) * STRIPE_BYTES - 1;
+        let _held = shared.0.lock(from, (stripes - 1) * STRIPE_BYTES + 1);
+        for stripe in first..first + stripes {
+            shared.1[stripe as usize % 8].with_mut(|value| unsafe { *value += 1 });
+        }
+    }
+    let cases = [[(7, 1), (7, 1)], [(7, 2), (7, 1)], [(7, 2), (6, 3)], [(15, 1), (7, 2)]];
+    for [one, two] in cases {
+        bounded(3).check(move || {
+            let shared: Arc<Shared> = Arc::default();
+            let other = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || add(&shared, two))
+            };
+            add(&shared, one);
+            other.join().unwrap();
+            let _held = shared.0.lock_all();
+            let sum: u64 = shared.1.iter().map(|value| value.with(|value| unsafe { *value })).sum();
+            assert_eq!(sum, one.1 + two.1);
+        });
+    }
 }
 
 /// A put, a flush, and a put of a flag: both puts are plain copies. The reader is the target, which

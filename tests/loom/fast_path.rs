@@ -5,12 +5,14 @@ use loom::sync::Arc;
 use loom::thread;
 use mpix_rma::runtime::fast_path::{Access, MappedTarget, TargetSlot};
 use mpix_rma::transport::shm::CounterTable;
+use mpix_rma::transport::shm::protocol::AccumulateAddress;
 
 /// All fields tell `n`.
 fn access(n: u64) -> Access {
     Access {
         memory: MappedTarget { base: n << 32, size: n * 100, unit: n },
         counters: CounterTable::of_words([n * 8, n << 32 | n]),
+        accumulates: AccumulateAddress::of_word(n * 64),
         flushes: n.is_multiple_of(2),
     }
 }

@@ -254,7 +254,8 @@ get_accumulates! { MPI_Count;
 /// Calls on one element of a target, with the argument of their notification.
 macro_rules! on_one_element {
     ($notification:ident $(($extra:ident))?;
-     $fetch:ident $(=> $host_fetch:ident)?; $swap:ident $(=> $host_swap:ident)?) => {
+     $fetch:ident $(=> $host_fetch:ident, unless $fast_fetch:ident)?;
+     $swap:ident $(=> $host_swap:ident, unless $fast_swap:ident)?) => {
         window_calls! { win;
             /// Fetches one element of a target and reduces ours into it, and may notify the target.
             $fetch(
@@ -268,7 +269,13 @@ macro_rules! on_one_element {
                     let made = args::fetch_and_op(
                         window, buffers, datatype, target_rank, target_disp, op)?;
                     Ok(notified(made, notification))
-                });
+                })
+                $(, unless {
+                    let buffers = [origin_addr, result_addr.cast_const()];
+                    let place = (target_rank, target_disp);
+                    // SAFETY: the arguments are those of the application's call.
+                    unsafe { fast_path::$fast_fetch(win, buffers, datatype, place, op) }
+                })?;
             /// Replaces one element of a target if it is what the caller expects, and fetches it
             /// either way. May notify the target.
             $swap(
@@ -282,13 +289,20 @@ macro_rules! on_one_element {
                     let made = args::compare_and_swap(
                         window, buffers, datatype, target_rank, target_disp)?;
                     Ok(notified(made, notification))
-                });
+                })
+                $(, unless {
+                    let buffers = [origin_addr, compare_addr, result_addr.cast_const()];
+                    let place = (target_rank, target_disp);
+                    // SAFETY: the arguments are those of the application's call.
+                    unsafe { fast_path::$fast_swap(win, buffers, datatype, place) }
+                })?;
         }
     };
 }
 
 on_one_element! { unnotified;
-    MPI_Fetch_and_op => PMPI_Fetch_and_op; MPI_Compare_and_swap => PMPI_Compare_and_swap
+    MPI_Fetch_and_op => PMPI_Fetch_and_op, unless fetch_and_op;
+    MPI_Compare_and_swap => PMPI_Compare_and_swap, unless compare_and_swap
 }
 on_one_element! { with_counter(notification_idx);
     MPIX_Fetch_and_op_notify; MPIX_Compare_and_swap_notify

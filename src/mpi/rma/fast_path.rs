@@ -1,7 +1,8 @@
 //! Puts and gets that are plain copies: the epoch is open and granted, nothing is queued, and this
 //! process has mapped the target's memory (`runtime/fast_path.rs`) or copies by the kernel. They
 //! leave no state in the engine, so they bypass it; with many threads, they bypass the runtime too.
-//! So do notifications after such copies, and flushes that have nothing to wait for.
+//! So do notifications after such copies, flushes that have nothing to wait for, and calls that
+//! fetch and change one element.
 //!
 //! Each function returns the code of the call. `None` means that the call must go the long way,
 //! which also reports any fault of its arguments.
@@ -10,13 +11,16 @@ use std::ffi::{c_int, c_void};
 
 use crate::engine::OpKind;
 use crate::mpi::abi::sys::*;
-use crate::mpi::datatype::predefined;
-use crate::mpi::rma::args::{Buffer, Target};
+use crate::mpi::datatype::{self, Predefined, is_comparable, predefined};
+use crate::mpi::rma::args::{self, Buffer, Target};
 use crate::runtime::fast_path::{MappedTarget, look};
 use crate::runtime::process::enter_alone;
 use crate::runtime::{Guard, HostHandle};
 use crate::transport::copy;
-use crate::transport::shm::protocol::order_completed;
+use crate::transport::datatype::element::{FIRST_FOREIGN, reduction};
+use crate::transport::datatype::{Combine, compare_swap};
+use crate::transport::shm::accumulate::accumulate;
+use crate::transport::shm::protocol::{AccumulateWords, order_completed};
 use crate::transport::shm::{BY_KERNEL_MIN, Counter, PlainCopy};
 
 /// A put or get that is a copy.
@@ -144,6 +148,87 @@ unsafe fn notifiable(
     let access = look(handle, rank)?;
     // SAFETY: the window exists (contract of this function), so its counters are mapped.
     Some((unsafe { access.counters.get(index) }?, access.memory))
+}
+
+/// A target where single elements are reduced by load and store: its accumulate lock and memory.
+/// Without a guard, under `MPI_THREAD_MULTIPLE`: if the window has opened a fast path to it.
+///
+/// # Safety
+/// The window exists.
+#[inline(always)]
+unsafe fn reducible(
+    guard: &mut Option<Guard>,
+    window: MPI_Win,
+    rank: c_int,
+) -> Option<(&AccumulateWords, MappedTarget)> {
+    let (handle, rank) = (HostHandle(window.key()), u32::try_from(rank).ok()?);
+    if let Some(guard) = guard {
+        let (ours, memory) = guard.windows.direct(handle, rank)?;
+        return Some((ours.port.accumulate_lock(rank)?, memory));
+    }
+    let access = look(handle, rank)?;
+    // SAFETY: the window exists (contract of this function), so its segment is mapped.
+    Some((unsafe { access.accumulates.get() }?, access.memory))
+}
+
+/// `MPI_Fetch_and_op` on memory that is mapped.
+///
+/// # Safety
+/// The arguments are those of an application's call, as MPI says of it.
+#[inline(always)]
+pub(crate) unsafe fn fetch_and_op(
+    window: MPI_Win,
+    [origin, result]: [*const c_void; 2],
+    datatype: MPI_Datatype,
+    (rank, disp): (c_int, MPI_Aint),
+    op: MPI_Op,
+) -> Option<c_int> {
+    let element_type = predefined(datatype).filter(|known| known.element.0 < FIRST_FOREIGN)?;
+    let reduction = args::defined(op, element_type).ok()?;
+    if origin.is_null() && reduction != reduction::NO_OP {
+        return None;
+    }
+    let mut guard = enter_alone();
+    // SAFETY: the window exists (contract of this function).
+    let (lock, memory) = unsafe { reducible(&mut guard, window, rank) }?;
+    let Predefined { element, extent, span, .. } = *element_type;
+    let len = u64::from(span);
+    let there = reach(result, disp, memory, len)?;
+    let combine = Combine { element, reduction, extent, foreign: datatype::reduce };
+    let there = (there, there as u64 - memory.base);
+    let result = result.cast_mut().cast();
+    // SAFETY: `reach` has checked that `len` bytes lie in memory that the port has mapped; the
+    // buffers are the application's for one element.
+    unsafe { accumulate(lock, &combine, origin.cast(), there, Some(result), len as usize) };
+    Some(MPI_SUCCESS)
+}
+
+/// `MPI_Compare_and_swap` on memory that is mapped.
+///
+/// # Safety
+/// The arguments are those of an application's call, as MPI says of it.
+#[inline(always)]
+pub(crate) unsafe fn compare_and_swap(
+    window: MPI_Win,
+    [origin, compare, result]: [*const c_void; 3],
+    datatype: MPI_Datatype,
+    (rank, disp): (c_int, MPI_Aint),
+) -> Option<c_int> {
+    let datatype = predefined(datatype).filter(|datatype| is_comparable(datatype))?;
+    if origin.is_null() || compare.is_null() {
+        return None;
+    }
+    let mut guard = enter_alone();
+    // SAFETY: the window exists (contract of this function).
+    let (lock, memory) = unsafe { reducible(&mut guard, window, rank) }?;
+    let len = u64::from(datatype.span);
+    let there = reach(result, disp, memory, len)?;
+    let (new, expected, result) = (origin.cast(), compare.cast(), result.cast_mut().cast());
+    let _held = lock.lock(there as u64 - memory.base, len);
+    // SAFETY: `reach` has checked that `len` bytes lie in memory that the port has mapped; the
+    // buffers are the application's for one element. The accumulate lock is held.
+    unsafe { compare_swap(there, expected, new, result, len as usize) };
+    Some(MPI_SUCCESS)
 }
 
 /// A wait for a counter that the call before has seen to be high enough.

@@ -12,7 +12,7 @@ use super::process::{Host, multiple};
 use super::progress::Lead;
 use super::transport::{Transport, with_port};
 use crate::engine::{self, Notified, Outcome, Rank, RequestId};
-use crate::transport::shm::protocol::order_completed;
+use crate::transport::shm::protocol::{AccumulateAddress, order_completed};
 
 pub(crate) use info::{Attributes, Hints};
 
@@ -187,6 +187,7 @@ impl Window {
         Some(Access {
             memory: self.port.mapped_target(target)?,
             counters: self.port.counter_table(target),
+            accumulates: AccumulateAddress::of(self.port.accumulate_lock(target)),
             flushes: self.engine.flushes_at_once(target),
         })
     }

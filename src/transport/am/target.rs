@@ -41,8 +41,8 @@ pub trait Target {
     /// window. Memory between the runs need not be attached.
     fn has_attached_runs(&self, place: Place) -> bool;
 
-    /// Locks this process's memory for accumulates, until the result is dropped [AT-1].
-    fn lock_accumulate(&self) -> impl Sized;
+    /// Locks a place in this process's memory for accumulates, until the result is dropped [AT-1].
+    fn lock_accumulate(&self, place: Place) -> impl Sized;
 
     /// Number of notification counters of this process.
     fn counters(&self) -> u32;
@@ -135,7 +135,7 @@ impl Protocol {
             }
             Record::Accumulate(place, how, data) => {
                 self.check_reduction(place, how)?;
-                let _held = here.lock_accumulate();
+                let _held = here.lock_accumulate(place);
                 // SAFETY: `check_place` found the place in window memory, the reader has checked
                 // that the payload has as many bytes, and the accumulate lock is held [AT-1].
                 unsafe { self.combine(how, data, memory, place) };
@@ -148,7 +148,7 @@ impl Protocol {
                 let len = place.bytes() as usize;
                 let peer = &mut self.peers[index];
                 let to = peer.reply_packet(channel, len).reply(id, len);
-                let _held = here.lock_accumulate();
+                let _held = here.lock_accumulate(place);
                 // SAFETY: `check_place` found the place in window memory. The reply has as many
                 // bytes as the place. So does the payload, except that a no_op has none. The
                 // accumulate lock is held.
@@ -163,7 +163,7 @@ impl Protocol {
                     return Err(Malformed::Lengths.into());
                 }
                 let to = peer.reply_packet(channel, len).reply(id, len);
-                let _held = here.lock_accumulate();
+                let _held = here.lock_accumulate(place);
                 let at = memory.wrapping_add(place.disp as usize);
                 let (new, compare) = data.split_at(len);
                 // SAFETY: `check_place` found the element in window memory. The payload has two

@@ -79,8 +79,10 @@ impl Target for Here<'_> {
         count > 1 && self.shm.has_attached_runs(disp, len, stride, u64::from(count))
     }
 
-    fn lock_accumulate(&self) -> impl Sized {
-        self.shm.lock_accumulate()
+    fn lock_accumulate(&self, Place { disp, len, stride, count }: Place) -> impl Sized {
+        // From the lowest byte of the place on: any other runs lie above the first, or below it.
+        let more = i64::from(count.saturating_sub(1)).saturating_mul(stride);
+        self.shm.lock_accumulate(disp.saturating_add_signed(more.min(0)), len + more.unsigned_abs())
     }
 
     #[inline]

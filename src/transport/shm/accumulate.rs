@@ -1,27 +1,28 @@
 //! Atomic operations on a target's memory, under the target's accumulate lock.
 //!
-//! [AT-1] Every accumulate, get_accumulate and compare_and_swap on a target takes the same lock,
-//! whichever process is the origin (the target included) or applies it, and whatever the datatype,
-//! reduction or count. MPI promises atomicity per element only. So long operations release the lock
-//! between pieces, which bounds the time for which it is held.
+//! [AT-1] Every accumulate, get_accumulate and compare_and_swap takes the lock of the bytes that it
+//! accesses, by their displacement in the target's memory, whichever process is the origin (the
+//! target included) or applies it, and whatever the datatype, reduction or count. MPI promises
+//! atomicity per element only. So long operations release the lock between pieces, which bounds the
+//! time for which it is held.
 
 use crate::transport::datatype::{self, Combine, Pair, Side, whole};
 
-use super::protocol::AccumulateLock;
+use super::protocol::AccumulateWords;
 
 /// Bytes combined in one hold of the lock.
 pub(super) const LOCK_HOLD_BYTES: usize = 64 * 1024;
 
-/// Accumulate on mapped memory; get_accumulate if there is a `result`.
+/// Accumulate on mapped memory at displacement `disp`; get_accumulate if there is a `result`.
 ///
 /// # Safety
 /// As [`Combine::fetch_apply`], but others may access `target` under its lock.
 #[inline(always)]
-pub(super) unsafe fn accumulate(
-    lock: AccumulateLock<'_>,
+pub(crate) unsafe fn accumulate(
+    lock: &AccumulateWords,
     combine: &Combine,
     input: *const u8,
-    target: *mut u8,
+    (target, disp): (*mut u8, u64),
     result: Option<*mut u8>,
     len: usize,
 ) {
@@ -29,7 +30,7 @@ pub(super) unsafe fn accumulate(
     let mut at = 0;
     loop {
         let part = piece.min(len - at);
-        let _held = lock.lock();
+        let _held = lock.lock(disp.wrapping_add(at as u64), part as u64);
         // SAFETY: `at + part <= len`, so the parts lie in the buffers, which are valid by this
         // function's contract. The lock keeps others from `target`.
         unsafe {
@@ -54,7 +55,7 @@ pub(super) unsafe fn accumulate(
 /// All bytes of each side, displaced from its address, must be valid and consist of elements of
 /// `combine`. Others may access the target's under its lock.
 pub(super) unsafe fn accumulate_shaped(
-    lock: AccumulateLock<'_>,
+    lock: &AccumulateWords,
     combine: &Combine,
     input: Option<(*const u8, &Side)>,
     (target, there): (*mut u8, &Side),
@@ -67,7 +68,7 @@ pub(super) unsafe fn accumulate_shaped(
     let mut left = there.size();
     while left > 0 {
         let part = left.min(hold);
-        let _held = lock.lock();
+        let _held = lock.lock_all();
         let mut rest = part;
         while rest > 0
             && let Some((to, pair)) = &mut fetched

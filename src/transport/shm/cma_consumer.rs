@@ -132,7 +132,7 @@ impl CmaConsumer {
         let list = unsafe { RunList::read(data) };
         self.scratch.resize(len, 0);
         let packed = RunList { data: self.scratch.as_mut_ptr(), ..list };
-        let _held = peer.context.parts.rank(peer.rank).accumulate_lock().lock();
+        let _held = peer.context.parts.rank(peer.rank).accumulate_lock.lock_all();
         for direction in [Direction::Read, Direction::Write] {
             self.batch.clear();
             self.push_list(packed, peer);
@@ -165,7 +165,7 @@ impl CmaConsumer {
         self.scratch.resize((to - from) as usize, 0);
         let scratch = self.scratch.as_mut_ptr();
         self.batch.clear();
-        let _held = peer.context.parts.rank(peer.rank).accumulate_lock().lock();
+        let _held = peer.context.parts.rank(peer.rank).accumulate_lock.lock(from, to - from);
         let (there, len) = (peer.base() + from, self.scratch.len());
         // SAFETY: the scratch buffer has room for the hull.
         let read = unsafe { cma::transfer(Direction::Read, peer.pid(), scratch, there, len) };

@@ -13,7 +13,7 @@ use super::channel::Channel;
 use super::doorbell::Arm;
 use super::layout::{Layout, contact_words};
 use super::process::{self, MemoryFileId};
-use super::protocol::AccumulateLock;
+use super::protocol::AccumulateWords;
 use super::region_table::{IN_SEGMENT, RegionEntry};
 use super::segment::Segment;
 use super::tags::{self, TagRing};
@@ -83,8 +83,8 @@ pub(super) struct RankBlock {
     /// On one line, because the last reader checks for a writer right after it has counted itself
     /// out.
     pub(super) readers: CacheLine<ReaderWords>,
-    /// Word of the accumulate lock of this rank's memory [AT-1].
-    accumulate_word: CacheLine<AtomicU32>,
+    /// The accumulate lock of this rank's memory [AT-1].
+    pub(super) accumulate_lock: AccumulateWords,
     /// Counts the rank's polls, so that origins notice when it stops. Written by the rank alone.
     pub(super) polls: CacheLine<AtomicU32>,
     pub(super) contacts: CacheLine<ContactWords>,
@@ -107,12 +107,6 @@ pub(super) struct ContactWords {
 }
 
 impl RankBlock {
-    /// The accumulate lock of the rank's memory.
-    #[inline(always)]
-    pub(super) fn accumulate_lock(&self) -> AccumulateLock<'_> {
-        AccumulateLock(&self.accumulate_word.0)
-    }
-
     /// The rank's armed word of this window.
     #[inline(always)]
     pub(super) fn arm(&self) -> Arm<'_> {
@@ -199,7 +193,7 @@ pub(super) struct LockNode {
 #[cfg(not(loom))]
 const _: () = {
     assert!(size_of::<Header>() == 320);
-    assert!(size_of::<RankBlock>() == 704);
+    assert!(size_of::<RankBlock>() == 1152);
     assert!(size_of::<PairBlock>() == 128);
 };
 

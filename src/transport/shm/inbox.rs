@@ -210,7 +210,8 @@ unsafe fn apply(slot: PublishedSlot, context: &Context) {
         _ => {
             // A slot has at most one piece, short enough for one hold of the lock.
             const _: () = assert!(super::outbox::PIECE_MAX <= LOCK_HOLD_BYTES);
-            let _held = context.parts.rank(context.me).accumulate_lock().lock();
+            let lock = &context.parts.rank(context.me).accumulate_lock;
+            let _held = lock.lock(disp, len as u64);
             // SAFETY: payload and `len` bytes at `target` are valid; the accumulate lock is held
             // [AT-1].
             unsafe { combine_slot(tag, data, target, len, context.foreign) };
@@ -226,7 +227,7 @@ unsafe fn apply(slot: PublishedSlot, context: &Context) {
 unsafe fn apply_list(tag: Tag, payload: *mut u8, context: &Context) {
     let combine = tag.combine(context.foreign);
     let atomic = !matches!(tag.kind, OpKind::Put | OpKind::Get);
-    let _held = atomic.then(|| context.parts.rank(context.me).accumulate_lock().lock());
+    let _held = atomic.then(|| context.parts.rank(context.me).accumulate_lock.lock_all());
     // SAFETY: the list belongs to the caller, its runs lie in the window memory, and the accumulate
     // lock is held if the operation is atomic [AT-1].
     unsafe { RunList::read(payload).apply(tag.kind, &combine, context.base) };

@@ -21,11 +21,12 @@ use bootstrap::WindowKind;
 use channels::Channels;
 use context::Context;
 use counters::{CounterSetup, Counters};
+use protocol::AccumulateWords;
 use region_table::Attached;
 use setup::MappedWindow;
 use tags::{Claimed, TagQueue};
 
-mod accumulate;
+pub(crate) mod accumulate;
 mod adaptive;
 mod agreement;
 mod bootstrap;
@@ -205,9 +206,16 @@ impl ShmWindow {
         (info.size, info.disp_unit)
     }
 
-    /// Locks this process's memory, to apply operations of processes that do not share it [LK-7].
-    pub(crate) fn lock_accumulate(&self) -> protocol::AccumulateGuard<'_> {
-        self.mapped.parts.rank(self.me).accumulate_lock().lock()
+    /// Locks `len` bytes at `at` of this process's memory, to apply operations of processes that do
+    /// not share it [LK-7].
+    pub(crate) fn lock_accumulate(&self, at: u64, len: u64) -> protocol::AccumulateGuard<'_> {
+        self.mapped.parts.rank(self.me).accumulate_lock.lock(at, len)
+    }
+
+    /// The lock of `rank`'s memory for accumulates, which are applied by load and store.
+    #[inline(always)]
+    pub(crate) fn accumulate_lock(&self, rank: Rank) -> Option<&AccumulateWords> {
+        self.allocated.then(|| &self.mapped.parts.rank(rank).accumulate_lock)
     }
 
     /// Whether the `len` bytes at `at` of this process's memory may be accessed: they lie in its
@@ -543,7 +551,7 @@ impl ShmWindow {
                 datatype::transfer(there, target, to, result)
             },
             _ => {
-                let lock = self.mapped.parts.rank(op.target).accumulate_lock();
+                let lock = &self.mapped.parts.rank(op.target).accumulate_lock;
                 let input = origin.as_ref().map(|side| (from, side));
                 let output = result.as_ref().map(|side| (to, side));
                 // SAFETY: the sides are checked and valid as for a put; the callee accesses the
@@ -565,8 +573,9 @@ impl ShmWindow {
     #[inline(always)]
     fn apply_atomic(&self, op: &Op, target: *mut u8) {
         let (origin, result) = (op.origin.0 as *const u8, op.result.0 as *mut u8);
-        let lock = self.mapped.parts.rank(op.target).accumulate_lock();
+        let lock = &self.mapped.parts.rank(op.target).accumulate_lock;
         let len = op.len as usize;
+        let there = (target, op.disp);
         let combine = self.combine(op);
         // SAFETY: the caller has checked the target bytes, and the application keeps the buffers
         // valid until the operation completes [EP-8]. The target's accumulate lock is held here, or
@@ -574,13 +583,13 @@ impl ShmWindow {
         unsafe {
             match op.kind {
                 OpKind::GetAccumulate => {
-                    accumulate::accumulate(lock, &combine, origin, target, Some(result), len)
+                    accumulate::accumulate(lock, &combine, origin, there, Some(result), len)
                 }
                 OpKind::CompareAndSwap => {
-                    let _held = lock.lock();
+                    let _held = lock.lock(op.disp, op.len);
                     compare_swap(target, op.compare.0 as *const u8, origin, result, len);
                 }
-                _ => accumulate::accumulate(lock, &combine, origin, target, None, len),
+                _ => accumulate::accumulate(lock, &combine, origin, there, None, len),
             }
         }
     }

@@ -247,25 +247,106 @@ pub fn order_completed() {
     fence(AcqRel);
 }
 
-/// The accumulate lock of one target: 0 free, 1 held. It publishes what each holder writes.
-#[derive(Debug)]
-pub struct AccumulateLock<'a>(pub &'a AtomicU32);
+/// Words of the accumulate lock of one target: 0 free, 1 held. Each, on a cache line of its own,
+/// guards one of [`STRIPES`] pieces of [`STRIPE_BYTES`] of the target's memory, and those that
+/// follow at that distance, so that threads and processes that update different places do not wait
+/// for each other.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct AccumulateWords([Stripe; STRIPES]);
 
-impl<'a> AccumulateLock<'a> {
-    /// Takes the lock. Spins for a while, then yields the CPU between attempts.
+/// The accumulate lock of a target, or none, for threads that may use it at any time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccumulateAddress(u64);
+
+impl AccumulateAddress {
+    /// The address of a lock.
+    #[must_use]
+    pub fn of(lock: Option<&AccumulateWords>) -> Self {
+        AccumulateAddress(lock.map_or(0, |lock| std::ptr::from_ref(lock) as u64))
+    }
+
+    /// The address as a word.
+    #[must_use]
+    pub fn to_word(self) -> u64 {
+        self.0
+    }
+
+    /// The inverse of [`to_word`](Self::to_word).
+    #[must_use]
+    pub fn of_word(word: u64) -> Self {
+        AccumulateAddress(word)
+    }
+
+    /// The lock.
+    ///
+    /// # Safety
+    /// The segment of the lock that this was made of is still mapped.
+    #[must_use]
     #[inline(always)]
-    pub fn lock(&self) -> AccumulateGuard<'a> {
-        if !try_lock(self.0) {
+    pub unsafe fn get<'a>(self) -> Option<&'a AccumulateWords> {
+        // SAFETY: null, or a lock in a segment that is mapped (contract of this function). All
+        // processes access it as atomics only.
+        unsafe { (self.0 as *const AccumulateWords).as_ref() }
+    }
+}
+
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+struct Stripe(AtomicU32);
+
+const STRIPES: usize = 8;
+/// Bytes of the target's memory under one word.
+pub const STRIPE_BYTES: u64 = 4096;
+
+impl AccumulateWords {
+    /// Locks `len` bytes at displacement `at` of the target's memory. Publishes what earlier
+    /// holders wrote there. Spins for a while, then yields the CPU between attempts.
+    #[inline(always)]
+    pub fn lock(&self, at: u64, len: u64) -> AccumulateGuard<'_> {
+        let (first, last) = (at / STRIPE_BYTES, at.wrapping_add(len.max(1) - 1) / STRIPE_BYTES);
+        if first != last {
+            return self.lock_several(first, last.wrapping_sub(first));
+        }
+        let stripe = first as usize % STRIPES;
+        self.0[stripe].lock();
+        AccumulateGuard { words: self, held: 1 << stripe }
+    }
+
+    /// Locks all of the target's memory.
+    pub fn lock_all(&self) -> AccumulateGuard<'_> {
+        self.lock_several(0, STRIPES as u64)
+    }
+
+    #[inline(never)]
+    fn lock_several(&self, first: u64, more: u64) -> AccumulateGuard<'_> {
+        let mut held = 0u32;
+        for stripe in 0..=more.min(STRIPES as u64 - 1) {
+            held |= 1 << ((first + stripe) as usize % STRIPES);
+        }
+        // Always in this order, so that no two holders wait for each other.
+        for (at, stripe) in self.0.iter().enumerate() {
+            if held & 1 << at != 0 {
+                stripe.lock();
+            }
+        }
+        AccumulateGuard { words: self, held }
+    }
+}
+
+impl Stripe {
+    #[inline(always)]
+    fn lock(&self) {
+        if !try_lock(&self.0) {
             self.wait();
         }
-        AccumulateGuard(self.0)
     }
 
     #[cold]
     fn wait(&self) {
         loop {
             for _ in 0..SPINS {
-                if try_lock(self.0) {
+                if try_lock(&self.0) {
                     return;
                 }
                 spin_loop();
@@ -275,13 +356,20 @@ impl<'a> AccumulateLock<'a> {
     }
 }
 
-/// Holds an accumulate lock.
+/// Holds some words of an accumulate lock.
 #[derive(Debug)]
-pub struct AccumulateGuard<'a>(&'a AtomicU32);
+pub struct AccumulateGuard<'a> {
+    words: &'a AccumulateWords,
+    /// A bit for each word.
+    held: u32,
+}
 
 impl Drop for AccumulateGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.0.store(0, Release);
+        while self.held != 0 {
+            self.words.0[self.held.trailing_zeros() as usize % STRIPES].0.store(0, Release);
+            self.held &= self.held - 1;
+        }
     }
 }
