@@ -89,6 +89,7 @@ fn wait_for_one(mut guard: Guard, range: Range) -> Done {
         let reached = has_counted(window, range);
         if reached {
             window.lead.learn(window.engine.had_counted(range.first, range.expected + 1));
+            window.answers = true;
         }
         reached
     })

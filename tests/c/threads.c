@@ -139,7 +139,8 @@ static void atomics(Window *w, MPI_Comm *comms)
     MPI(MPI_Win_lock(MPI_LOCK_SHARED, me, 0, w->win));
     EXPECT(load64(mine) == (int64_t)TURNS * THREADS, "%ld additions", (long)load64(mine));
     for (int i = 0; i < THREADS; i++)
-        EXPECT(load64(mine + 1 + i) == TURNS, "thread %d: %ld steps", i, (long)load64(mine + 1 + i));
+        EXPECT(load64(mine + 1 + i) == TURNS, "thread %d: %ld steps", i,
+               (long)load64(mine + 1 + i));
     MPI(MPI_Win_unlock(me, w->win));
     MPI(MPI_Barrier(MPI_COMM_WORLD));
 }

@@ -143,7 +143,9 @@ unsafe fn notifiable(
     let (handle, index) = (HostHandle(window.key()), u32::try_from(index).ok()?);
     if let Some(guard) = guard {
         let (ours, memory) = guard.windows.direct(handle, rank)?;
-        return Some((ours.port.counter_of(rank, index)?, memory));
+        let answers = std::mem::take(&mut ours.answers);
+        let counter = ours.port.counter_of(rank, index)?;
+        return Some((if answers { counter.by_addition() } else { counter }, memory));
     }
     let access = look(handle, rank)?;
     // SAFETY: the window exists (contract of this function), so its counters are mapped.

@@ -113,6 +113,8 @@ pub(crate) struct Window {
     pub(super) attended: bool,
     /// How far origins that notify are ahead of waits for their counters.
     pub(crate) lead: Lead,
+    /// A wait for counters has just ended, so the next notification probably answers it.
+    pub(crate) answers: bool,
     /// Polls since the clock was last read.
     polls_since_clock: u32,
     /// When this window began to wait, or when its peers were last probed.
@@ -160,6 +162,7 @@ impl Window {
             fast_path,
             attended: false,
             lead: Lead::default(),
+            answers: false,
             polls_since_clock: 0,
             waits_since: None,
             progressed: false,
@@ -234,6 +237,7 @@ impl Window {
     pub(crate) fn poll_counters_of(&mut self, id: RequestId) -> bool {
         let found = with_port!(&mut self.port, port => self.engine.take_awaited(port, id));
         let Some(found) = found else { return false };
+        self.answers = true;
         if let Some(bound) = self.requests.get_mut(id.index as usize) {
             *bound = None;
         }

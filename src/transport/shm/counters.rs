@@ -56,6 +56,18 @@ impl Counter<'_> {
         }
     }
 
+    /// The same counter, for a notification whose target polls for it and nothing else. A store
+    /// would need the counter's line twice: this process reads the word first, and the target takes
+    /// the line back.
+    #[inline(always)]
+    #[must_use]
+    pub fn by_addition(self) -> Self {
+        match self {
+            Counter::Line(line, _) => Counter::Word(line.shared()),
+            word => word,
+        }
+    }
+
     #[inline(always)]
     fn raised(self) -> u64 {
         match self {

@@ -229,6 +229,12 @@ impl CounterLine {
         raise(&self.shared);
     }
 
+    /// The word that any thread may raise at any time.
+    #[inline(always)]
+    pub fn shared(&self) -> &AtomicU64 {
+        &self.shared
+    }
+
     /// As [`raised`].
     #[inline(always)]
     pub fn raised(&self) -> u64 {
