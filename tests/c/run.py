@@ -322,9 +322,9 @@ def leave(number, _frame):
     sys.exit(128 + number)
 
 
-# The end of a line: Open MPI's launcher writes standard output between two pieces of standard
-# error, which may be in the middle of a line of the log.
-SAYS_OK = r"(?m)OK$"
+# A line, or the end of a line of the library's log: Open MPI's launcher writes standard output
+# between two pieces of standard error.
+SAYS_OK = r"(?m)^(mpix-rma \[\d+\] .*)?OK$"
 FINALISED = re.compile(rb"^mpix-rma \[(\d+)\] info: finalised; the host's own MPI_Finalize "
                        rb"follows$", re.M)
 
