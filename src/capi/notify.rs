@@ -74,7 +74,8 @@ fn has_counted(window: &mut Window, range: Range) -> bool {
 fn block(guard: Guard, mut look: impl FnMut(&mut Window) -> bool) -> Done {
     let id = guard.windows.called_id();
     let mut focused = FocusedPoll::default();
-    drop(wait_unless_broken(guard, id, |window| focused.look(window, &mut look))?);
+    let mut guard = wait_unless_broken(guard, id, |window| focused.look(window, &mut look))?;
+    guard[id].answers = true;
     Ok(())
 }
 
@@ -89,7 +90,6 @@ fn wait_for_one(mut guard: Guard, range: Range) -> Done {
         let reached = has_counted(window, range);
         if reached {
             window.lead.learn(window.engine.had_counted(range.first, range.expected + 1));
-            window.answers = true;
         }
         reached
     })

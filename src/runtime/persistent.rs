@@ -139,9 +139,7 @@ impl PersistentRequests {
         self.may_start(windows, request)?;
         let Some(notice) = self.table.get_mut(&request) else { return Ok(()) };
         if let Source::Window(window, id) = notice.source {
-            let window = &mut windows[window];
-            look(window);
-            window.engine.start_expecting(id);
+            start(&mut windows[window], id);
         } else {
             notice.state = State::Complete(None);
         }
@@ -202,4 +200,23 @@ impl PersistentRequests {
 #[inline]
 pub(crate) fn look(window: &mut Window) {
     with_port!(&mut window.port, port => window.engine.take_arrivals(port));
+}
+
+/// Starts an expectation that is idle.
+#[inline]
+pub(crate) fn start(window: &mut Window, id: ExpectationId) {
+    window.engine.start_expecting(id);
+    state_after_look(window, id);
+}
+
+/// The state of an expectation. Looks for notifications only if it needs one, because a peer that
+/// is about to store the next one would lose its cache line to each look.
+#[inline]
+pub(crate) fn state_after_look(window: &mut Window, id: ExpectationId) -> ExpectationState {
+    let state = window.engine.expectation_state(id);
+    if !matches!(state, ExpectationState::Waiting(_)) {
+        return state;
+    }
+    look(window);
+    window.engine.expectation_state(id)
 }

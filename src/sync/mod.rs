@@ -14,6 +14,16 @@ pub fn spin_loop() {
     std::hint::spin_loop();
 }
 
+/// A full fence directly after an atomic read-modify-write. On x86-64, that instruction is one
+/// already.
+#[inline(always)]
+pub fn fence_after_update() {
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+    fence(Ordering::SeqCst);
+}
+
 /// Orders loads of memory that a device writes: those before this call against those after it.
 ///
 /// An acquire load orders what processors write. On AArch64, Linux and rdma-core treat devices as

@@ -32,8 +32,7 @@ struct Awaited {
 impl Awaited {
     /// `None`: it is not one of ours, or is complete at the host.
     fn of(request: MPI_Request) -> Option<Self> {
-        let (number, window, id) = request::source(request)?;
-        request::set_awaited(number, true);
+        let (number, window, id) = request::await_source(request)?;
         Some(Self { number, window, id })
     }
 
@@ -53,12 +52,9 @@ impl Awaited {
 
     /// Polls what the request waits for. True if it is complete.
     fn poll(self, window: &mut Window) -> bool {
-        if window.poll_counters_of(self.id) {
-            request::complete_awaited(self.number);
-            return true;
-        }
-        (window.port.is_broken() || !window.engine.is_pending(self.id))
-            && request::is_complete(self.number)
+        window.poll_counters_of(self.id)
+            || (window.port.is_broken() || !window.engine.is_pending(self.id))
+                && request::is_complete(self.number)
     }
 }
 
@@ -124,7 +120,7 @@ pub(crate) fn test(
         let _guard = enter();
         complete = request::is_complete(awaited.number);
         if !complete {
-            request::set_awaited(awaited.number, false);
+            request::stop_awaiting(awaited.number);
         }
     }
     if complete && !take(awaited, request) {

@@ -305,20 +305,26 @@ pub(crate) fn source(request: MPI_Request) -> Option<(HostRequest, WindowId, Req
     })
 }
 
-/// Sets whether a call of this library waits for a request, which then is not completed at the
-/// host.
-pub(crate) fn set_awaited(number: HostRequest, awaited: bool) {
-    TABLE.change(number, |entry| entry.awaited = awaited);
+/// As [`source`], for a call of this library that waits for the request, which then is not completed
+/// at the host.
+pub(crate) fn await_source(request: MPI_Request) -> Option<(HostRequest, WindowId, RequestId)> {
+    TABLE.with(|contents| {
+        let number = contents.find(request.key())?;
+        let (_, entry) = contents.get(number)?;
+        let (window, id) = entry.source?;
+        entry.awaited = true;
+        Some((number, window, id))
+    })
+}
+
+/// The inverse of [`await_source`].
+pub(crate) fn stop_awaiting(number: HostRequest) {
+    TABLE.change(number, |entry| entry.awaited = false);
 }
 
 /// True if an awaited request is complete.
 pub(crate) fn is_complete(number: HostRequest) -> bool {
     TABLE.with(|contents| contents.get(number).is_none_or(|(_, entry)| entry.source.is_none()))
-}
-
-/// Marks an awaited request as complete. For one that the engine has ended without a report.
-pub(crate) fn complete_awaited(number: HostRequest) {
-    TABLE.change(number, |entry| entry.source = None);
 }
 
 /// Keeps an awaited request that is complete as a spare one; the caller then gives the application
@@ -328,7 +334,8 @@ pub(crate) fn recycle(number: HostRequest) -> bool {
     let kept = TABLE.with(|contents| {
         let room = contents.spare.len() < MAX_SPARE;
         let (_, entry) = contents.get(number)?;
-        entry.awaited = false;
+        // The engine reports no request that ended in a poll of its counters.
+        (entry.awaited, entry.source) = (false, None);
         let keep = room && entry.fault.is_none();
         let request = entry.request;
         if keep {

@@ -193,7 +193,7 @@ pub(super) struct LockNode {
 #[cfg(not(loom))]
 const _: () = {
     assert!(size_of::<Header>() == 320);
-    assert!(size_of::<RankBlock>() == 1152);
+    assert!(size_of::<RankBlock>() == 1216);
     assert!(size_of::<PairBlock>() == 128);
 };
 

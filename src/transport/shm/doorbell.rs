@@ -23,7 +23,7 @@
 //! The types borrow their words, so that loom can run them on words of its own.
 
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use crate::sync::{AtomicU32, AtomicU64, fence};
+use crate::sync::{AtomicU32, AtomicU64, fence, fence_after_update};
 
 /// Words of window bits.
 pub const WORDS: usize = 64;
@@ -116,14 +116,11 @@ impl Arm<'_> {
     }
 
     /// The same for a peer that has announced its publication by an atomic read-modify-write of a
-    /// word that the owner checks when it arms. On x86-64 that instruction is already a full fence.
+    /// word that the owner checks when it arms.
     #[inline(always)]
     #[must_use]
     pub fn trigger_announced(&self) -> bool {
-        #[cfg(all(target_arch = "x86_64", not(loom)))]
-        std::sync::atomic::compiler_fence(SeqCst);
-        #[cfg(not(all(target_arch = "x86_64", not(loom))))]
-        fence(SeqCst);
+        fence_after_update();
         self.trigger()
     }
 

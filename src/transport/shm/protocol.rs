@@ -30,7 +30,7 @@
 //! attempt is worthwhile.
 
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use crate::sync::{AtomicU32, AtomicU64, fence, spin_loop, yield_now};
+use crate::sync::{AtomicU32, AtomicU64, fence, fence_after_update, spin_loop, yield_now};
 
 /// The two words that producer and consumers of a channel share.
 #[derive(Clone, Copy, Debug)]
@@ -152,6 +152,19 @@ impl Claims<'_> {
 /// Attempts before a waiter yields its CPU, because the holder of the lock may be descheduled.
 const SPINS: u32 = if cfg!(loom) { 1 } else { 200 };
 
+/// Spins for a while, then yields the CPU between attempts.
+fn wait_until(done: impl Fn() -> bool) {
+    loop {
+        for _ in 0..SPINS {
+            if done() {
+                return;
+            }
+            spin_loop();
+        }
+        yield_now();
+    }
+}
+
 /// Adds 1 to a notification counter, ordered after everything that this process has written. All
 /// writes to the word are such additions, so whoever sees a later one also sees what came before
 /// this one. Nobody resets the word (the engine subtracts what was consumed), so no addition is
@@ -253,13 +266,20 @@ pub fn order_completed() {
     fence(AcqRel);
 }
 
-/// Words of the accumulate lock of one target: 0 free, 1 held. Each, on a cache line of its own,
-/// guards one of [`STRIPES`] pieces of [`STRIPE_BYTES`] of the target's memory, and those that
-/// follow at that distance, so that threads and processes that update different places do not wait
-/// for each other.
+/// The accumulate lock of one target. Each word, on a cache line of its own, is 0 or held (1).
+///
+/// An operation within one piece of [`STRIPE_BYTES`] of the target's memory holds the stripe's word
+/// of that piece, so that threads and processes that update different places do not wait for each
+/// other. A wider one holds `wide`, and waits until nobody holds a stripe that it needs: one atomic
+/// operation, whatever the number of pieces. Both set their word, execute a full fence, and read
+/// the other's: the side whose fence comes second sees what the other has set. If it is the one
+/// that needs a stripe, it gives that back, so a wide operation never waits for new ones.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub struct AccumulateWords([Stripe; STRIPES]);
+pub struct AccumulateWords {
+    wide: Word,
+    stripes: [Word; STRIPES],
+}
 
 /// The accumulate lock of a target, or none, for threads that may use it at any time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -297,10 +317,7 @@ impl AccumulateAddress {
     }
 }
 
-#[derive(Debug, Default)]
-#[repr(C, align(64))]
-struct Stripe(AtomicU32);
-
+/// Words for the pieces, which take turns.
 const STRIPES: usize = 8;
 /// Bytes of the target's memory under one word.
 pub const STRIPE_BYTES: u64 = 4096;
@@ -312,70 +329,81 @@ impl AccumulateWords {
     pub fn lock(&self, at: u64, len: u64) -> AccumulateGuard<'_> {
         let (first, last) = (at / STRIPE_BYTES, at.wrapping_add(len.max(1) - 1) / STRIPE_BYTES);
         if first != last {
-            return self.lock_several(first, last.wrapping_sub(first));
+            return self.lock_wide(first, last.wrapping_sub(first));
         }
-        let stripe = first as usize % STRIPES;
-        self.0[stripe].lock();
-        AccumulateGuard { words: self, held: 1 << stripe }
+        let stripe = &self.stripes[first as usize % STRIPES];
+        stripe.lock();
+        fence_after_update();
+        if !self.wide.is_free() {
+            self.give_way(stripe);
+        }
+        AccumulateGuard(stripe)
     }
 
     /// Locks all of the target's memory.
     pub fn lock_all(&self) -> AccumulateGuard<'_> {
-        self.lock_several(0, STRIPES as u64)
+        self.lock_wide(0, STRIPES as u64)
     }
 
+    /// Locks the stripe of the piece `first`, and of `more` that follow it.
     #[inline(never)]
-    fn lock_several(&self, first: u64, more: u64) -> AccumulateGuard<'_> {
-        let mut held = 0u32;
+    fn lock_wide(&self, first: u64, more: u64) -> AccumulateGuard<'_> {
+        self.wide.lock();
+        fence_after_update();
         for stripe in 0..=more.min(STRIPES as u64 - 1) {
-            held |= 1 << ((first + stripe) as usize % STRIPES);
+            let stripe = &self.stripes[first.wrapping_add(stripe) as usize % STRIPES];
+            wait_until(|| stripe.is_free());
         }
-        // Always in this order, so that no two holders wait for each other.
-        for (at, stripe) in self.0.iter().enumerate() {
-            if held & 1 << at != 0 {
-                stripe.lock();
+        AccumulateGuard(&self.wide)
+    }
+
+    /// Lets wide operations go first, then locks the stripe again.
+    #[cold]
+    fn give_way(&self, stripe: &Word) {
+        loop {
+            stripe.unlock();
+            wait_until(|| self.wide.is_free());
+            stripe.lock();
+            fence_after_update();
+            if self.wide.is_free() {
+                return;
             }
         }
-        AccumulateGuard { words: self, held }
     }
 }
 
-impl Stripe {
+/// A word of an accumulate lock.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+struct Word(AtomicU32);
+
+impl Word {
     #[inline(always)]
     fn lock(&self) {
         if !try_lock(&self.0) {
-            self.wait();
+            wait_until(|| try_lock(&self.0));
         }
     }
 
-    #[cold]
-    fn wait(&self) {
-        loop {
-            for _ in 0..SPINS {
-                if try_lock(&self.0) {
-                    return;
-                }
-                spin_loop();
-            }
-            yield_now();
-        }
+    #[inline(always)]
+    fn unlock(&self) {
+        self.0.store(0, Release);
+    }
+
+    /// Whether nobody holds it. What its last holder did is then visible.
+    #[inline(always)]
+    fn is_free(&self) -> bool {
+        self.0.load(Acquire) == 0
     }
 }
 
-/// Holds some words of an accumulate lock.
+/// Holds an accumulate lock.
 #[derive(Debug)]
-pub struct AccumulateGuard<'a> {
-    words: &'a AccumulateWords,
-    /// A bit for each word.
-    held: u32,
-}
+pub struct AccumulateGuard<'a>(&'a Word);
 
 impl Drop for AccumulateGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        while self.held != 0 {
-            self.words.0[self.held.trailing_zeros() as usize % STRIPES].0.store(0, Release);
-            self.held &= self.held - 1;
-        }
+        self.0.unlock();
     }
 }

@@ -9,15 +9,16 @@
 //! | access | granted by | to |
 //! |---|---|---|
 //! | write the slot of position `p` | `tail` advanced from `p` to `p + 1`, after `head > p - slots`, acquire | that producer |
-//! | read it | stamp of the slot is `p + 1`, acquire | the consumer |
+//! | read it | the slot's phase is that of `p`, acquire | the consumer |
 //!
-//! A producer publishes by a release store of the stamp. A consumer that has seen the stamp also
-//! sees what the producer did before, so no notification comes before its data. The consumer stores
-//! `head` with release after reading, so a producer that acquires it may write the slot again. A
-//! claimed position that is not yet published delays those behind it, but none is lost.
-//! Notifications of one producer keep their order, because it claims one position at a time.
+//! A producer publishes by one release store of the slot, whose top bit is the *phase*: 1 in the
+//! first lap, 0 in the second, and so on, as in the completion queues of NVMe. A consumer that has
+//! seen the phase also sees what the producer did before, so no notification comes before its data.
+//! The consumer stores `head` with release after reading, so a producer that acquires it may write
+//! the slot again. A claimed position that is not yet published delays those behind it, but none is
+//! lost. Notifications of one producer keep their order, because it claims one position at a time.
 //!
-//! Everything starts as zeros. Stamps differ between laps, so slots need not be cleared.
+//! Everything starts as zeros, and slots are never cleared.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -31,13 +32,14 @@ use super::control::{Parts, RankBlock};
 /// Slots of a ring.
 pub const SLOTS: usize = 1024;
 
-/// One notification. Four share a cache line, so a consumer that is behind reads several at once.
-#[repr(C, align(16))]
+/// One notification. Eight share a cache line, so one transfer carries several to a consumer that
+/// is behind.
+#[repr(transparent)]
 #[derive(Debug, Default)]
-pub struct Slot {
-    stamp: AtomicU64,
-    word: AtomicU64,
-}
+pub struct Slot(AtomicU64);
+
+/// The bit of a slot that changes from lap to lap. A notification uses the others.
+const PHASE: u64 = 1 << 63;
 
 /// A ring over borrowed words. The number of slots is a power of two.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +58,12 @@ impl TagRing<'_> {
     #[inline(always)]
     fn slot(&self, position: u64) -> &Slot {
         &self.slots[position as usize & (self.slots.len() - 1)]
+    }
+
+    /// The phase of a published position.
+    #[inline(always)]
+    fn phase(&self, position: u64) -> u64 {
+        if position & self.slots.len() as u64 == 0 { PHASE } else { 0 }
     }
 
     /// For a producer: claims a position, which it must publish soon. `None` if the ring is full.
@@ -83,15 +91,14 @@ impl TagRing<'_> {
         }
     }
 
-    /// For a producer: publishes a claimed position, after everything that this process has done.
+    /// For a producer: publishes a word below 2^63 at a claimed position, after everything that this
+    /// process has done.
     #[inline]
     pub fn publish(&self, position: u64, word: u64) {
         if position == 0 {
             self.used.store(1, Relaxed);
         }
-        let slot = self.slot(position);
-        slot.word.store(word, Relaxed);
-        slot.stamp.store(position + 1, Release);
+        self.slot(position).0.store(self.phase(position) | word, Release);
     }
 
     /// For a producer: claims a position and publishes a word there. False if the ring is full.
@@ -109,8 +116,8 @@ impl TagRing<'_> {
     /// For the consumer: the word at a position, once it is published.
     #[inline(always)]
     pub fn look(&self, position: u64) -> Option<u64> {
-        let slot = self.slot(position);
-        (slot.stamp.load(Acquire) == position + 1).then(|| slot.word.load(Relaxed))
+        let word = self.slot(position).0.load(Acquire);
+        (word & PHASE == self.phase(position)).then_some(word & !PHASE)
     }
 
     /// For the consumer: releases the positions below `position` to the producers.
@@ -120,7 +127,7 @@ impl TagRing<'_> {
     }
 }
 
-/// Source and tag in one word of the ring.
+/// Source and tag in one word of the ring, both below 2^31, as MPI's integers are.
 pub(super) fn encode(source: Rank, tag: u32) -> u64 {
     u64::from(source) << 32 | u64::from(tag)
 }

@@ -26,7 +26,7 @@ use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 use crate::mpi::request;
 use crate::mpi::request::direct::wait_for_request;
-use crate::runtime::persistent::{NotStarted, State, look};
+use crate::runtime::persistent::{self, NotStarted, State, state_after_look};
 use crate::runtime::progress::{FocusedPoll, step};
 use crate::runtime::{Guard, HostHandle, WindowId, enter};
 
@@ -107,8 +107,7 @@ fn wait_for(request: MPI_Request) {
     let mut focused = FocusedPoll::default();
     drop(wait_for_request(guard, window, |window| {
         focused.look(window, |window| {
-            look(window);
-            !matches!(window.engine.expectation_state(id), ExpectationState::Waiting(_))
+            !matches!(state_after_look(window, id), ExpectationState::Waiting(_))
         }) || window.port.is_broken()
     }));
 }
@@ -129,8 +128,7 @@ pub(crate) fn wait(request: Option<&Cell<MPI_Request>>, status: Status<'_>) -> O
     let (mut met, mut focused) = (None, FocusedPoll::default());
     drop(wait_for_request(guard, window, |window| {
         focused.look(window, |window| {
-            look(window);
-            let ExpectationState::Met(arrival) = window.engine.expectation_state(id) else {
+            let ExpectationState::Met(arrival) = state_after_look(window, id) else {
                 return false;
             };
             window.engine.make_idle(id);
@@ -474,8 +472,7 @@ pub(crate) fn start(request: Option<&Cell<MPI_Request>>) -> Option<c_int> {
         drop(guard);
         return Some(refuse(CALL, ours, NotStarted::Active));
     }
-    look(found);
-    found.engine.start_expecting(id);
+    persistent::start(found, id);
     // So that calls of the host drive the window.
     guard.windows.attend(window);
     Some(MPI_SUCCESS)
