@@ -336,7 +336,13 @@ impl Window {
         }
         let flush = self.add_flush_dependency(flush);
         let ages = &mut self.epochs[epoch].legs[leg].ages;
-        let ages = ages.get_or_insert_with(|| Box::new(outstanding.map(Ages::new)));
+        let ages = ages.get_or_insert_with(|| match self.spare_ages.take() {
+            Some(mut spare) => {
+                spare.iter_mut().zip(outstanding).for_each(|(ages, count)| ages.renew(count));
+                spare
+            }
+            None => Box::new(outstanding.map(Ages::new)),
+        });
         ages[stage as usize].stamp(flush);
     }
 }

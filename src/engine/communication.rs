@@ -2,6 +2,7 @@
 //! recorded otherwise.
 
 use super::epoch::EpochKind;
+use super::flush::Ages;
 use super::port::{Op, Outcome, Port, Posted, Rank, RequestId, SyncError, Ticket};
 use super::record::{Account, NIL};
 use super::slab::Key;
@@ -267,7 +268,7 @@ impl Window {
             if entry.remote == 0 {
                 // No operation is outstanding, so no flush waits here. The next flush that has to
                 // wait makes new ages.
-                entry.ages = None;
+                self.spare_ages = entry.ages.take().filter(|ages| !ages.iter().any(Ages::is_large));
             }
             for flush in satisfied {
                 self.resolve_flush_dependency(flush);

@@ -40,6 +40,18 @@ impl Ages {
         Ages { oldest: 0, ages: VecDeque::from([Age { outstanding, flush: None }]) }
     }
 
+    /// As [`new`](Self::new), with the memory of one that nothing waits for any more.
+    pub(super) fn renew(&mut self, outstanding: u32) {
+        self.oldest = 0;
+        self.ages.clear();
+        self.ages.push_back(Age { outstanding, flush: None });
+    }
+
+    /// Whether it has memory for more ages than are worth keeping for another target.
+    pub(super) fn is_large(&self) -> bool {
+        self.ages.capacity() > 64
+    }
+
     pub(super) fn current(&self) -> u32 {
         self.oldest.wrapping_add(self.ages.len() as u32 - 1)
     }

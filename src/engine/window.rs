@@ -6,7 +6,7 @@ use super::activation::{ClosedEpochs, has_lock_active};
 use super::epoch::{Epoch, EpochKind, Leg, LockState};
 use super::exclusion::Licensing;
 use super::fence::Barrier;
-use super::flush::Flush;
+use super::flush::{Ages, Flush};
 use super::folded::Folded;
 use super::lock_ops::PendingLockOps;
 use super::matching::Matcher;
@@ -71,6 +71,8 @@ pub struct Window {
     pub(super) records: Records,
     pub(super) epochs: Slab<Epoch>,
     pub(super) flushes: Slab<Flush>,
+    /// Ages that were used last, so that a flush seldom allocates.
+    pub(super) spare_ages: Option<Box<[Ages; 2]>>,
     pub(super) peers: Peers,
 
     // The application's view: which epochs are open.
@@ -133,6 +135,7 @@ impl Window {
             records: Records::new(),
             epochs: Slab::new(),
             flushes: Slab::new(),
+            spare_ages: None,
             peers: Peers::new(),
             access_open: None,
             exposure_open: None,
