@@ -30,7 +30,7 @@ mod window;
 
 pub use blocking::{LockHeld, earlier_locks_first};
 pub use matching::ExpectationState;
-pub use notify::{CounterBases, Notified};
+pub use notify::{CounterBases, Notified, Watch};
 pub use port::*;
 pub use report::Waits;
 pub use window::Window;

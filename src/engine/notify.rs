@@ -28,8 +28,8 @@ pub struct Notified {
 pub struct CounterBases(HashMap<u32, u64>);
 
 /// A pending wait until one of the counters `first` to `first + number - 1` is at least `expected`.
-#[derive(Debug)]
-struct Watch {
+#[derive(Clone, Copy, Debug)]
+pub struct Watch {
     request: RequestId,
     first: u32,
     number: u32,
@@ -116,9 +116,16 @@ impl Window {
         (Outcome::Pending(request), None)
     }
 
-    /// True if `request` belongs to a pending wait for counters.
-    pub fn awaits(&self, request: RequestId) -> bool {
-        self.notifications.watches.iter().any(|watch| watch.request == request)
+    /// The pending wait for counters to which `request` belongs, if it does.
+    #[inline]
+    pub fn watch_of(&self, request: RequestId) -> Option<Watch> {
+        self.notifications.watches.iter().find(|watch| watch.request == request).copied()
+    }
+
+    /// Whether [`take_awaited`](Self::take_awaited) would end the wait.
+    #[inline]
+    pub fn is_reached(&mut self, port: &mut impl Port, watch: Watch) -> bool {
+        self.look_at_counters(port, watch.first, watch.number, watch.expected).is_some()
     }
 
     /// Polls the counters of a pending wait. If it returns a counter, the wait has ended and its

@@ -34,7 +34,7 @@ fn mappings() -> usize {
     std::fs::read_to_string("/proc/self/maps")
         .unwrap()
         .lines()
-        .filter(|line| line.contains("mpix-rma"))
+        .filter(|line| line.contains("/memfd:mpix-rma"))
         .count()
 }
 

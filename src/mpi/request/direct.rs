@@ -38,16 +38,15 @@ impl Awaited {
 
     /// Polls what the request waits for, counters several times. True if it is complete.
     fn poll_longer(self, window: &mut Window) -> bool {
-        if !window.engine.awaits(self.id) {
-            return self.poll(window);
-        }
-        (0..POLLS).any(|_| {
-            let complete = self.poll(window);
-            if !complete {
+        if let Some(watch) = window.engine.watch_of(self.id) {
+            for _ in 0..POLLS {
+                if window.poll_counters(watch) {
+                    break;
+                }
                 std::hint::spin_loop();
             }
-            complete
-        })
+        }
+        self.poll(window)
     }
 
     /// Polls what the request waits for. True if it is complete.

@@ -305,8 +305,8 @@ pub(crate) fn source(request: MPI_Request) -> Option<(HostRequest, WindowId, Req
     })
 }
 
-/// As [`source`], for a call of this library that waits for the request, which then is not completed
-/// at the host.
+/// As [`source`], for a call of this library that waits for the request. The request is then not
+/// completed at the host.
 pub(crate) fn await_source(request: MPI_Request) -> Option<(HostRequest, WindowId, RequestId)> {
     TABLE.with(|contents| {
         let number = contents.find(request.key())?;

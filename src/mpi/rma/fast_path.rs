@@ -13,9 +13,9 @@ use crate::engine::OpKind;
 use crate::mpi::abi::sys::*;
 use crate::mpi::datatype::{self, Predefined, is_comparable, predefined};
 use crate::mpi::rma::args::{self, Buffer, Target};
-use crate::runtime::fast_path::{MappedTarget, look};
+use crate::runtime::fast_path::{Access, MappedTarget, look};
 use crate::runtime::process::enter_alone;
-use crate::runtime::{Guard, HostHandle};
+use crate::runtime::{Guard, HostHandle, Window};
 use crate::transport::copy;
 use crate::transport::datatype::element::{FIRST_FOREIGN, reduction};
 use crate::transport::datatype::{Combine, compare_swap};
@@ -104,8 +104,9 @@ pub(crate) unsafe fn notified(
 ) -> Option<c_int> {
     let (rank, len) = dense(origin, target)?;
     let mut guard = enter_alone();
+    let (reached, memory) = mapped(&mut guard, window, rank)?;
     // SAFETY: the window exists (contract of this function).
-    let (counter, memory) = unsafe { notifiable(&mut guard, window, rank, index) }?;
+    let counter = unsafe { reached.counter(index) }?;
     let there = reach(origin.address, target.disp, memory, len)?;
     // SAFETY: `reach` has checked that `len` bytes lie in memory that the port has mapped; the
     // origin's buffer is the application's for as many.
@@ -122,55 +123,67 @@ pub(crate) unsafe fn notified(
 pub(crate) unsafe fn notify(window: MPI_Win, target: c_int, index: c_int) -> Option<c_int> {
     let rank = u32::try_from(target).ok()?;
     let mut guard = enter_alone();
+    let (reached, _) = mapped(&mut guard, window, rank)?;
     // SAFETY: the window exists (contract of this function).
-    let (counter, _) = unsafe { notifiable(&mut guard, window, rank, index) }?;
-    counter.raise(0);
+    unsafe { reached.counter(index) }?.raise(0);
     Some(MPI_SUCCESS)
 }
 
-/// A counter of the target and the target's memory, if a put is a copy. Without a guard, under
-/// `MPI_THREAD_MULTIPLE`: if the window has opened a fast path to the target.
-///
-/// # Safety
-/// The window exists.
+/// What a call may use at a target, beside its memory.
+enum Reached<'a> {
+    /// This thread holds the guard.
+    Guarded(&'a mut Window, u32),
+    /// Under `MPI_THREAD_MULTIPLE`, without the guard: the fast path to the target is open.
+    Open(Access),
+}
+
+/// A target to which a put is a copy, and its memory.
 #[inline(always)]
-unsafe fn notifiable(
+fn mapped(
     guard: &mut Option<Guard>,
     window: MPI_Win,
     rank: u32,
-    index: c_int,
-) -> Option<(Counter<'_>, MappedTarget)> {
-    let (handle, index) = (HostHandle(window.key()), u32::try_from(index).ok()?);
+) -> Option<(Reached<'_>, MappedTarget)> {
+    let handle = HostHandle(window.key());
     if let Some(guard) = guard {
         let (ours, memory) = guard.windows.direct(handle, rank)?;
-        let answers = std::mem::take(&mut ours.answers);
-        let counter = ours.port.counter_of(rank, index)?;
-        return Some((if answers { counter.by_addition() } else { counter }, memory));
+        return Some((Reached::Guarded(ours, rank), memory));
     }
     let access = look(handle, rank)?;
-    // SAFETY: the window exists (contract of this function), so its counters are mapped.
-    Some((unsafe { access.counters.get(index) }?, access.memory))
+    Some((Reached::Open(access), access.memory))
 }
 
-/// A target where single elements are reduced by load and store: its accumulate lock and memory.
-/// Without a guard, under `MPI_THREAD_MULTIPLE`: if the window has opened a fast path to it.
-///
-/// # Safety
-/// The window exists.
-#[inline(always)]
-unsafe fn reducible(
-    guard: &mut Option<Guard>,
-    window: MPI_Win,
-    rank: c_int,
-) -> Option<(&AccumulateWords, MappedTarget)> {
-    let (handle, rank) = (HostHandle(window.key()), u32::try_from(rank).ok()?);
-    if let Some(guard) = guard {
-        let (ours, memory) = guard.windows.direct(handle, rank)?;
-        return Some((ours.port.accumulate_lock(rank)?, memory));
+impl<'a> Reached<'a> {
+    /// A notification counter of the target.
+    ///
+    /// # Safety
+    /// The window exists.
+    #[inline(always)]
+    unsafe fn counter(self, index: c_int) -> Option<Counter<'a>> {
+        let index = u32::try_from(index).ok()?;
+        match self {
+            Reached::Guarded(ours, rank) => {
+                let answers = std::mem::take(&mut ours.answers);
+                let counter = ours.port.counter_of(rank, index)?;
+                Some(if answers { counter.by_addition() } else { counter })
+            }
+            // SAFETY: the window exists (contract of this function), so its counters are mapped.
+            Reached::Open(access) => unsafe { access.counters.get(index) },
+        }
     }
-    let access = look(handle, rank)?;
-    // SAFETY: the window exists (contract of this function), so its segment is mapped.
-    Some((unsafe { access.accumulates.get() }?, access.memory))
+
+    /// The target's accumulate lock, if single elements are reduced by load and store.
+    ///
+    /// # Safety
+    /// The window exists.
+    #[inline(always)]
+    unsafe fn accumulate_lock(self) -> Option<&'a AccumulateWords> {
+        match self {
+            Reached::Guarded(ours, rank) => ours.port.accumulate_lock(rank),
+            // SAFETY: the window exists (contract of this function), so its segment is mapped.
+            Reached::Open(access) => unsafe { access.accumulates.get() },
+        }
+    }
 }
 
 /// `MPI_Fetch_and_op` on memory that is mapped.
@@ -191,8 +204,9 @@ pub(crate) unsafe fn fetch_and_op(
         return None;
     }
     let mut guard = enter_alone();
+    let (reached, memory) = mapped(&mut guard, window, u32::try_from(rank).ok()?)?;
     // SAFETY: the window exists (contract of this function).
-    let (lock, memory) = unsafe { reducible(&mut guard, window, rank) }?;
+    let lock = unsafe { reached.accumulate_lock() }?;
     let Predefined { element, extent, span, .. } = *element_type;
     let len = u64::from(span);
     let there = reach(result, disp, memory, len)?;
@@ -221,8 +235,9 @@ pub(crate) unsafe fn compare_and_swap(
         return None;
     }
     let mut guard = enter_alone();
+    let (reached, memory) = mapped(&mut guard, window, u32::try_from(rank).ok()?)?;
     // SAFETY: the window exists (contract of this function).
-    let (lock, memory) = unsafe { reducible(&mut guard, window, rank) }?;
+    let lock = unsafe { reached.accumulate_lock() }?;
     let len = u64::from(datatype.span);
     let there = reach(result, disp, memory, len)?;
     let (new, expected, result) = (origin.cast(), compare.cast(), result.cast_mut().cast());

@@ -11,7 +11,7 @@ use super::fast_path::{self, Access, FastPath, MappedTarget};
 use super::process::{Host, multiple};
 use super::progress::Lead;
 use super::transport::{Transport, with_port};
-use crate::engine::{self, Notified, Outcome, Rank, RequestId};
+use crate::engine::{self, Notified, Outcome, Rank, RequestId, Watch};
 use crate::transport::shm::protocol::{AccumulateAddress, order_completed};
 
 pub(crate) use info::{Attributes, Hints};
@@ -231,6 +231,13 @@ impl Window {
         }
     }
 
+    /// Polls only the counters of a pending wait. True if they complete it: then
+    /// [`poll_counters_of`](Self::poll_counters_of) ends its request.
+    #[inline]
+    pub(crate) fn poll_counters(&mut self, watch: Watch) -> bool {
+        with_port!(&mut self.port, port => self.engine.is_reached(port, watch))
+    }
+
     /// Polls only the counters that a pending request waits for. True if that completes the
     /// request: its output arguments are then written, and nothing reports it later.
     #[inline]
@@ -431,7 +438,7 @@ impl Window {
     #[inline]
     pub(crate) fn poll_before_request(&mut self, id: RequestId, host: &Host) -> bool {
         // A deferred epoch waits for other epochs, and the call itself has polled counters.
-        if self.engine.defers() || self.engine.awaits(id) {
+        if self.engine.defers() || self.engine.watch_of(id).is_some() {
             return false;
         }
         (0..POLLS_BEFORE_REQUEST).any(|_| {

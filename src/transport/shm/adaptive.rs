@@ -35,8 +35,18 @@ impl Tendency {
     }
 }
 
-/// Number of ways.
-const WAYS: usize = 3;
+/// How to copy a long put or get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// By the kernel, all in this process.
+    Alone,
+    /// By the kernel, part in this process and part in the target.
+    Divided,
+    /// Through the channel, piece by piece.
+    Channel,
+}
+
+const WAYS: [Way; 3] = [Way::Alone, Way::Divided, Way::Channel];
 /// Operations between two trials, at first and at most.
 const INTERVAL_MIN: u32 = 8;
 const INTERVAL_MAX: u32 = 256;
@@ -45,33 +55,39 @@ const INTERVAL_MAX: u32 = 256;
 const TRIAL: u32 = 4;
 const TIMED: u32 = 2;
 
-/// The fastest of [`WAYS`] ways to do the same, by the times that they take in trials. Each is on
-/// trial in turn, less often as long as that changes nothing.
+/// The fastest [`Way`] to copy, by the times that they take in trials. Each is on trial in turn,
+/// less often as long as that changes nothing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fastest {
     /// Moving average of the time of each way, in nanoseconds. 0: not tried.
-    times: [u32; WAYS],
-    best: usize,
+    times: [u32; WAYS.len()],
+    best: Way,
     /// Operations until the next trial, and the interval after that.
     until_trial: u32,
     interval: u32,
     /// The way that is or was last on trial, and the operations left of the trial.
-    trial: usize,
+    trial: Way,
     left: u32,
 }
 
-/// How to do one operation.
+/// How to copy one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
-    pub(super) way: usize,
+    pub(super) way: Way,
     /// The caller must complete the operation and [`note`](Fastest::note) its time.
     pub(super) timed: bool,
 }
 
 impl Default for Fastest {
     fn default() -> Self {
-        let (trial, left) = (WAYS - 1, 0);
-        Fastest { times: [0; WAYS], best: 0, until_trial: 0, interval: INTERVAL_MIN, trial, left }
+        Fastest {
+            times: [0; WAYS.len()],
+            best: Way::Alone,
+            until_trial: 0,
+            interval: INTERVAL_MIN,
+            trial: Way::Channel, // the last, so that the first trial is of the first
+            left: 0,
+        }
     }
 }
 
@@ -86,7 +102,7 @@ impl Fastest {
             }
             self.until_trial = self.interval;
             self.interval = (2 * self.interval).min(INTERVAL_MAX);
-            self.trial = (self.trial + 1) % WAYS;
+            self.trial = WAYS[(self.trial as usize + 1) % WAYS.len()];
             self.left = TRIAL;
         }
         self.left -= 1;
@@ -94,17 +110,18 @@ impl Fastest {
     }
 
     /// Notes the time of one operation by a way.
-    pub(super) fn note(&mut self, way: usize, took: Duration) {
+    pub(super) fn note(&mut self, way: Way, took: Duration) {
         let took = u32::try_from(took.as_nanos()).unwrap_or(u32::MAX).max(1);
-        let time = &mut self.times[way];
+        let time = &mut self.times[way as usize];
         // A single long time says little: the processor may have been taken away.
         *time = match *time {
             0 => took,
             known if took < known => took + (known - took) / 2,
             known => known + (took - known).min(known) / 4,
         };
-        let tried = (0..WAYS).filter(|way| self.times[*way] > 0);
-        let best = tried.min_by_key(|way| self.times[*way]).unwrap_or(way);
+        let time_of = |way: &Way| self.times[*way as usize];
+        let tried = WAYS.into_iter().filter(|way| time_of(way) > 0);
+        let best = tried.min_by_key(time_of).unwrap_or(way);
         if best != self.best {
             (self.best, self.interval) = (best, INTERVAL_MIN);
             self.until_trial = self.until_trial.min(INTERVAL_MIN);
@@ -135,14 +152,14 @@ mod tests {
     #[test]
     fn the_fastest_way_is_used_most_and_found_again_when_times_change() {
         let mut ways = Fastest::default();
-        let run = |ways: &mut Fastest, times: [u64; WAYS], operations: u32| {
-            let mut used = [0; WAYS];
+        let run = |ways: &mut Fastest, times: [u64; WAYS.len()], operations: u32| {
+            let mut used = [0; WAYS.len()];
             for _ in 0..operations {
                 let Choice { way, timed } = ways.choose();
                 if timed {
-                    ways.note(way, Duration::from_nanos(times[way]));
+                    ways.note(way, Duration::from_nanos(times[way as usize]));
                 }
-                used[way] += 1;
+                used[way as usize] += 1;
             }
             used
         };

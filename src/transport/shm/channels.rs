@@ -20,7 +20,7 @@ use crate::sync::Ordering::Relaxed;
 use crate::sync::yield_now;
 use crate::transport::datatype::Shapes;
 
-use super::adaptive::Choice;
+use super::adaptive::{Choice, Way};
 use super::cma::{self, Direction};
 use super::cma_consumer::{CmaConsumer, CmaPeer};
 use super::context::Context;
@@ -39,10 +39,6 @@ const IDLE_CHECKS: u32 = 10;
 /// Times that this process yields its processor to a target that was preempted while it held the
 /// consumer lock: several time slices.
 const YIELDS: u32 = 10_000;
-
-/// Ways to copy a long put or get. Any other number: by this process alone.
-const DIVIDED: usize = 1;
-const THROUGH_CHANNEL: usize = 2;
 
 /// Result of assisting a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,7 +195,7 @@ impl Channels {
         let Choice { way, timed } = self.outboxes[index as usize].long_ways[class].choose();
         let begin = timed.then(Instant::now);
         let posted = match way {
-            DIVIDED if self.outboxes[index as usize].post_reference(op, ticket) => {
+            Way::Divided if self.outboxes[index as usize].post_reference(op, ticket) => {
                 self.activate(index);
                 self.wake(index);
                 self.copy_waiting(index, false);
@@ -208,7 +204,7 @@ impl Channels {
                     false => Posted::Pending,
                 }
             }
-            THROUGH_CHANNEL => self.post_long(index, op, ticket, shapes),
+            Way::Channel => self.post_long(index, op, ticket, shapes),
             _ => self.post_alone(index, op, ticket, shapes),
         };
         if let Some(begin) = begin

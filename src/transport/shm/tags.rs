@@ -91,8 +91,8 @@ impl TagRing<'_> {
         }
     }
 
-    /// For a producer: publishes a word below 2^63 at a claimed position, after everything that this
-    /// process has done.
+    /// For a producer: publishes a word below 2^63 at a claimed position, after everything that
+    /// this process has done.
     #[inline]
     pub fn publish(&self, position: u64, word: u64) {
         if position == 0 {
