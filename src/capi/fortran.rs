@@ -9,6 +9,7 @@ use super::notify::*;
 use super::tagged::*;
 use super::*;
 use crate::mpi::rma::communication::*;
+use crate::mpi::rma::sync::*;
 
 /// Fortran's default integer, as the hosts are built.
 type Fint = c_int;

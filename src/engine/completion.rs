@@ -1,15 +1,136 @@
-//! Activation of epochs, and the completion of each kind.
+//! Closing calls, and the activation and completion of each kind of epoch.
 
-use super::activation::may_activate;
+use super::activation::{ReorderClass, may_activate};
 use super::epoch::{EpochKind, EpochState, LockState};
 use super::fence::Barrier;
 use super::peer::{Waiter, shrink};
-use super::port::{Port, Rank, Word};
+use super::port::{Assert, Outcome, Port, Rank, SyncError, Word};
 use super::record::NIL;
 use super::slab::Key;
-use super::window::Window;
+use super::window::{FenceView, Window};
 
 impl Window {
+    /// `MPI_Win_complete`: closes the access epoch. The request completes when every operation of
+    /// the epoch is complete and every done has been sent.
+    ///
+    /// # Errors
+    /// If no access epoch is open.
+    pub fn complete(&mut self, port: &mut impl Port) -> Result<Outcome, SyncError> {
+        let epoch = self.access_open.take().ok_or(SyncError::NotStarted)?;
+        Ok(self.close(port, epoch))
+    }
+
+    /// `MPI_Win_wait`: closes the exposure epoch. The request completes when every origin is done.
+    ///
+    /// # Errors
+    /// If no exposure epoch is open.
+    pub fn wait(&mut self, port: &mut impl Port) -> Result<Outcome, SyncError> {
+        let epoch = self.exposure_open.take().ok_or(SyncError::NotPosted)?;
+        Ok(self.close(port, epoch))
+    }
+
+    /// `MPI_Win_test`: closes the exposure epoch if every origin is done. Otherwise returns false
+    /// and leaves it open, as for a deferred epoch [RQ-4].
+    ///
+    /// # Errors
+    /// If no exposure epoch is open. One that was closed by `wait` is not open.
+    pub fn test(&mut self, port: &mut impl Port) -> Result<bool, SyncError> {
+        let epoch = self.exposure_open.ok_or(SyncError::NotPosted)?;
+        self.progress(port);
+        let entry = &self.epochs[epoch];
+        if entry.state == EpochState::Deferred || entry.awaited > 0 {
+            return Ok(false);
+        }
+        self.exposure_open = None;
+        let outcome = self.close(port, epoch);
+        debug_assert_eq!(outcome, Outcome::Complete);
+        Ok(true)
+    }
+
+    /// `MPI_Win_fence`: closes the current fence epoch, if any, and opens the next one tentatively
+    /// [EP-11]. The request completes when the operations of this process are complete and every
+    /// process has called the fence [EP-5, FE-1].
+    ///
+    /// # Errors
+    /// If an access, exposure, lock or lock_all epoch is open.
+    pub fn fence(&mut self, port: &mut impl Port, assert: Assert) -> Result<Outcome, SyncError> {
+        self.unfold();
+        if self.exposure_open.is_some() {
+            return Err(SyncError::ExposureOpen);
+        }
+        if self.access_open.is_some() || self.lock_all_open.is_some() || !self.locks_open.is_empty()
+        {
+            return Err(SyncError::AccessOpen);
+        }
+        let epoch = match self.fence_view {
+            FenceView::Real(epoch) => epoch,
+            // No operation has made the epoch real: open one for its barrier alone.
+            FenceView::Tentative | FenceView::Dissolved => {
+                let epoch = self.open(EpochKind::Fence);
+                self.ready(port, epoch);
+                epoch
+            }
+        };
+        self.fence_view =
+            if assert.nosucceed { FenceView::Dissolved } else { FenceView::Tentative };
+        Ok(self.close(port, epoch))
+    }
+
+    /// `MPI_Win_unlock`: closes the lock epoch. The request completes when the operations are
+    /// complete at the target and the lock is released.
+    ///
+    /// # Errors
+    /// If this process has not locked the target.
+    pub fn unlock(&mut self, port: &mut impl Port, target: Rank) -> Result<Outcome, SyncError> {
+        if self.unlock_folded(port, target) {
+            return Ok(Outcome::Complete);
+        }
+        self.unfold();
+        let epoch = self.peers.of(target).lock_open.take().ok_or(SyncError::NotLocked)?;
+        let at =
+            self.locks_open.iter().position(|open| *open == epoch).expect("an open lock is listed");
+        self.locks_open.swap_remove(at);
+        Ok(self.close(port, epoch))
+    }
+
+    /// `MPI_Win_unlock_all`: closes the lock_all epoch.
+    ///
+    /// # Errors
+    /// If no lock_all epoch is open.
+    pub fn unlock_all(&mut self, port: &mut impl Port) -> Result<Outcome, SyncError> {
+        if self.unlock_all_folded(port) {
+            return Ok(Outcome::Complete);
+        }
+        self.unfold();
+        let epoch = self.lock_all_open.take().ok_or(SyncError::NotLocked)?;
+        Ok(self.close(port, epoch))
+    }
+
+    /// Closes an epoch. Makes a request unless the epoch completes at once.
+    fn close(&mut self, port: &mut impl Port, epoch: Key) -> Outcome {
+        self.route = None;
+        self.closings += 1;
+        self.closed_incomplete += 1;
+        let entry = &mut self.epochs[epoch];
+        entry.closed = true;
+        if entry.granted && entry.is_passive() {
+            self.open_locks_held -= 1;
+        }
+        self.try_complete(port, epoch);
+        if let Some(entry) = self.epochs.get(epoch) {
+            self.closed_epochs.close(ReorderClass::of(entry.kind), self.closings, epoch);
+        }
+        self.run(port);
+        match self.epochs.get_mut(epoch) {
+            None => Outcome::Complete,
+            Some(entry) => {
+                let request = self.requests.open();
+                entry.request = Some(request);
+                Outcome::Pending(request)
+            }
+        }
+    }
+
     /// Activates deferred epochs in order, up to the first that is blocked [EP-4]. Repeats while
     /// activation completes epochs.
     #[inline]

@@ -1,8 +1,9 @@
 //! Synchronization calls on a window: what `MPI_Win_*` and `MPIX_Win_i*` share, then the interposed
-//! blocking forms.
+//! blocking forms, then the nonblocking ones.
 //!
 //! The shared functions check arguments and call the engine. A program may mix both forms in one
-//! epoch [EP-2].
+//! epoch [EP-2]. Nonblocking calls that open an epoch return a request that is complete [EP-1];
+//! closing calls and flushes return one that completes when the blocking call would return.
 
 use std::ffi::c_int;
 use std::sync::atomic::{Ordering, fence as memory_fence};
@@ -16,13 +17,14 @@ use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::rma::args;
 use crate::mpi::rma::call::{
-    Checked, Done, block, not_complete, require, wait_unless_broken, window_calls,
+    Checked, Done, NO_REQUEST, admit, block, deliver, deliver_complete, not_complete, require,
+    wait_unless_broken, window_calls,
 };
 use crate::mpi::rma::fast_path;
 use crate::runtime::process::multiple;
 use crate::runtime::progress::{oversubscribed, sweep, wait_until};
 use crate::runtime::registry::is_left_to_host;
-use crate::runtime::{Guard, HostHandle, Window, with_port};
+use crate::runtime::{Guard, HostHandle, Scope, Window, with_port};
 
 /// The assertion for the engine; fails if it has bits that are not `allowed` in the call.
 #[inline(always)]
@@ -41,7 +43,7 @@ const OUTSIDE: &str = "rank is outside the window's group";
 
 /// A group that the host has checked, or `MPI_GROUP_NULL`.
 #[derive(Clone, Copy)]
-pub(crate) struct Members {
+struct Members {
     group: MPI_Group,
     size: c_int,
 }
@@ -49,7 +51,7 @@ pub(crate) struct Members {
 /// Has the host check a group; returns the host's error code if it is invalid. The caller must not
 /// hold the guard, since the host raises the error on a handler of the application.
 #[inline(always)]
-pub(crate) fn members(group: MPI_Group) -> Result<Members, c_int> {
+fn members(group: MPI_Group) -> Result<Members, c_int> {
     let mut size = 0;
     if group == MPI_GROUP_NULL {
         return Ok(Members { group, size });
@@ -76,14 +78,14 @@ fn ranks(window: &mut Window, Members { group, size }: Members) -> Checked<Small
 }
 
 /// `MPI_Win_post`.
-pub(crate) fn post(window: &mut Window, group: Members, assert: c_int) -> Done {
+fn post(window: &mut Window, group: Members, assert: c_int) -> Done {
     let assert = assertion(assert, MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT)?;
     let group = ranks(window, group)?;
     Ok(with_port!(&mut window.port, port => window.engine.post(port, &group, assert))?)
 }
 
 /// `MPI_Win_start`.
-pub(crate) fn start(window: &mut Window, group: Members, assert: c_int) -> Done {
+fn start(window: &mut Window, group: Members, assert: c_int) -> Done {
     window.close_fast_path();
     let assert = assertion(assert, MPI_MODE_NOCHECK)?;
     let group = ranks(window, group)?;
@@ -112,7 +114,7 @@ fn start_and_poll(mut guard: Guard, group: Members, assert: c_int) -> Done {
 
 /// `MPI_Win_fence`.
 #[inline(always)]
-pub(crate) fn fence(window: &mut Window, assert: c_int) -> Checked<Outcome> {
+fn fence(window: &mut Window, assert: c_int) -> Checked<Outcome> {
     window.close_fast_path();
     let assert = assertion(
         assert,
@@ -141,7 +143,7 @@ fn warn_of_lock(window: &mut Window, call: &str) {
 
 /// `MPI_Win_lock`, without waiting, on behalf of `call`. `None` for `MPI_PROC_NULL`.
 #[inline(always)]
-pub(crate) fn lock(
+fn lock(
     window: &mut Window,
     call: &str,
     kind: c_int,
@@ -168,7 +170,7 @@ pub(crate) fn lock(
 
 /// `MPI_Win_lock_all`, without waiting, on behalf of `call`.
 #[inline(always)]
-pub(crate) fn lock_all(window: &mut Window, call: &str, assert: c_int) -> Done {
+fn lock_all(window: &mut Window, call: &str, assert: c_int) -> Done {
     window.close_fast_path();
     let assert = assertion(assert, MPI_MODE_NOCHECK)?;
     with_port!(&mut window.port, port => window.engine.lock_all(port, assert))?;
@@ -178,7 +180,7 @@ pub(crate) fn lock_all(window: &mut Window, call: &str, assert: c_int) -> Done {
 
 /// `MPI_Win_unlock`.
 #[inline(always)]
-pub(crate) fn unlock(window: &mut Window, rank: c_int) -> Checked<Outcome> {
+fn unlock(window: &mut Window, rank: c_int) -> Checked<Outcome> {
     window.close_fast_path();
     match args::rank(window, rank, OUTSIDE)? {
         Some(rank) => Ok(with_port!(&mut window.port, port => window.engine.unlock(port, rank))?),
@@ -188,27 +190,27 @@ pub(crate) fn unlock(window: &mut Window, rank: c_int) -> Checked<Outcome> {
 
 /// `MPI_Win_complete`.
 #[inline(always)]
-pub(crate) fn complete(window: &mut Window) -> Checked<Outcome> {
+fn complete(window: &mut Window) -> Checked<Outcome> {
     window.close_fast_path();
     Ok(with_port!(&mut window.port, port => window.engine.complete(port))?)
 }
 
 /// `MPI_Win_wait`.
 #[inline(always)]
-pub(crate) fn wait(window: &mut Window) -> Checked<Outcome> {
+fn wait(window: &mut Window) -> Checked<Outcome> {
     Ok(with_port!(&mut window.port, port => window.engine.wait(port))?)
 }
 
 /// `MPI_Win_unlock_all`.
 #[inline(always)]
-pub(crate) fn unlock_all(window: &mut Window) -> Checked<Outcome> {
+fn unlock_all(window: &mut Window) -> Checked<Outcome> {
     window.close_fast_path();
     Ok(with_port!(&mut window.port, port => window.engine.unlock_all(port))?)
 }
 
 /// `MPI_Win_flush` and `MPI_Win_flush_local`.
 #[inline(always)]
-pub(crate) fn flush(window: &mut Window, rank: c_int, local: bool) -> Checked<Outcome> {
+fn flush(window: &mut Window, rank: c_int, local: bool) -> Checked<Outcome> {
     match args::rank(window, rank, OUTSIDE)? {
         Some(rank) => flush_some(window, Some(rank), local),
         None => Ok(Outcome::Complete),
@@ -217,7 +219,7 @@ pub(crate) fn flush(window: &mut Window, rank: c_int, local: bool) -> Checked<Ou
 
 /// `MPI_Win_flush_all` and `MPI_Win_flush_local_all`.
 #[inline(always)]
-pub(crate) fn flush_all(window: &mut Window, local: bool) -> Checked<Outcome> {
+fn flush_all(window: &mut Window, local: bool) -> Checked<Outcome> {
     flush_some(window, None, local)
 }
 
@@ -230,7 +232,7 @@ fn flush_some(window: &mut Window, rank: Option<u32>, local: bool) -> Checked<Ou
 }
 
 /// The target of [`block`] for a call that completes no operation of this process.
-pub(crate) const NOWHERE: Option<u32> = Some(u32::MAX);
+const NOWHERE: Option<u32> = Some(u32::MAX);
 
 /// Waits until every open lock epoch holds its lock, if a blocking lock call has to [EP-10].
 #[inline(always)]
@@ -355,4 +357,89 @@ window_calls! { win;
             sweep(&mut guard);
             Ok(())
         };
+}
+
+/// A call that opens an epoch. Its request is complete.
+#[inline(always)]
+fn opening(
+    mut guard: Guard,
+    request: Out<'_, MPI_Request>,
+    body: impl FnOnce(&mut Window) -> Done,
+) -> Done {
+    require(request, NO_REQUEST)?;
+    body(guard.windows.called())?;
+    drop(guard);
+    deliver_complete(request)
+}
+
+/// A call that closes an epoch or flushes. With a `target`, it completes operations to it alone.
+#[inline(always)]
+fn closing(
+    mut guard: Guard,
+    request: Out<'_, MPI_Request>,
+    target: Option<u32>,
+    body: impl FnOnce(&mut Window) -> Checked<Outcome>,
+) -> Done {
+    admit(request)?;
+    let window = guard.windows.called();
+    let outcome = body(window)?;
+    let outcome = window.poll_while_moving(outcome);
+    deliver(guard, outcome, Scope::Target(target), request)
+}
+
+// Each takes the arguments of the blocking call, then `request`.
+window_calls! { win;
+    /// Opens an exposure epoch to the processes of `group`.
+    MPIX_Win_ipost(group: MPI_Group, assert: c_int, win: MPI_Win; request: MPI_Request),
+        |guard| opening(guard, request, |window| post(window, members, assert)),
+        given members = members(group);
+    /// Opens an access epoch to the processes of `group`.
+    MPIX_Win_istart(group: MPI_Group, assert: c_int, win: MPI_Win; request: MPI_Request),
+        |guard| opening(guard, request, |window| start(window, members, assert)),
+        given members = members(group);
+    /// Closes the access epoch; complete when its operations are.
+    MPIX_Win_icomplete(win: MPI_Win; request: MPI_Request),
+        |guard| closing(guard, request, None, complete);
+    /// Closes the exposure epoch; complete when every origin has completed its access.
+    MPIX_Win_iwait(win: MPI_Win; request: MPI_Request),
+        |guard| closing(guard, request, NOWHERE, wait);
+    /// Closes a fence epoch and opens the next; complete when the operations before it are, and all
+    /// processes have called.
+    MPIX_Win_ifence(assert: c_int, win: MPI_Win; request: MPI_Request),
+        |guard| closing(guard, request, None, |window| fence(window, assert));
+    /// Opens a lock epoch.
+    MPIX_Win_ilock(
+        lock_type: c_int, rank: c_int, assert: c_int, win: MPI_Win; request: MPI_Request
+    ),
+        |guard| opening(guard, request, |window| {
+            lock(window, "MPIX_Win_ilock", lock_type, rank, assert).map(|_| ())
+        });
+    /// Closes a lock epoch; complete when its operations are, at the target too.
+    MPIX_Win_iunlock(rank: c_int, win: MPI_Win; request: MPI_Request),
+        |guard| closing(guard, request, Some(rank as u32), |window| unlock(window, rank));
+    /// Opens a shared lock epoch to all processes.
+    MPIX_Win_ilock_all(assert: c_int, win: MPI_Win; request: MPI_Request),
+        |guard| opening(guard, request, |window| {
+            lock_all(window, "MPIX_Win_ilock_all", assert)
+        });
+    /// Closes the lock_all epoch; complete when its operations are, at their targets too.
+    MPIX_Win_iunlock_all(win: MPI_Win; request: MPI_Request),
+        |guard| closing(guard, request, None, unlock_all);
+    /// Complete when the operations to `rank` that were called before are, there too.
+    MPIX_Win_iflush(rank: c_int, win: MPI_Win; request: MPI_Request),
+        |guard| closing(guard, request, Some(rank as u32), |window| {
+            flush(window, rank, false)
+        });
+    /// Complete when the buffers of the operations to `rank` that were called before may be used
+    /// again.
+    MPIX_Win_iflush_local(rank: c_int, win: MPI_Win; request: MPI_Request),
+        |guard| closing(guard, request, Some(rank as u32), |window| {
+            flush(window, rank, true)
+        });
+    /// Complete when all operations that were called before are, at their targets too.
+    MPIX_Win_iflush_all(win: MPI_Win; request: MPI_Request),
+        |guard| closing(guard, request, None, |window| flush_all(window, false));
+    /// Complete when the buffers of all operations that were called before may be used again.
+    MPIX_Win_iflush_local_all(win: MPI_Win; request: MPI_Request),
+        |guard| closing(guard, request, None, |window| flush_all(window, true));
 }
