@@ -7,8 +7,7 @@ use super::{report, sources};
 const PARTS: &[(&str, &[&str])] = &[
     ("sync", &[]),
     ("engine", &[]),
-    ("transport/streaming", &[]),
-    ("transport/copy", &["transport/streaming"]),
+    ("transport/copy", &[]),
     ("transport/agreement", &[]),
     ("transport", &[]),
     ("transport/datatype", &["engine", "transport/copy"]),
