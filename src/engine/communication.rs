@@ -267,7 +267,7 @@ impl Window {
             let satisfied = ages[1].retire(account.age_remote);
             if entry.remote == 0 {
                 // No operation is outstanding, so no flush waits here. The next flush that has to
-                // wait makes new ages.
+                // wait begins with new ages, in the memory of these.
                 self.spare_ages = entry.ages.take().filter(|ages| !ages.iter().any(Ages::is_large));
             }
             for flush in satisfied {

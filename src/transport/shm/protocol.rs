@@ -332,12 +332,16 @@ impl AccumulateWords {
             return self.lock_wide(first, last.wrapping_sub(first));
         }
         let stripe = &self.stripes[first as usize % STRIPES];
-        stripe.lock();
-        fence_after_update();
-        if !self.wide.is_free() {
-            self.give_way(stripe);
+        loop {
+            stripe.lock();
+            fence_after_update();
+            if self.wide.is_free() {
+                return AccumulateGuard(stripe);
+            }
+            // Wide operations go first.
+            stripe.unlock();
+            self.wide.wait();
         }
-        AccumulateGuard(stripe)
     }
 
     /// Locks all of the target's memory.
@@ -352,23 +356,9 @@ impl AccumulateWords {
         fence_after_update();
         for stripe in 0..=more.min(STRIPES as u64 - 1) {
             let stripe = &self.stripes[first.wrapping_add(stripe) as usize % STRIPES];
-            wait_until(|| stripe.is_free());
+            stripe.wait();
         }
         AccumulateGuard(&self.wide)
-    }
-
-    /// Lets wide operations go first, then locks the stripe again.
-    #[cold]
-    fn give_way(&self, stripe: &Word) {
-        loop {
-            stripe.unlock();
-            wait_until(|| self.wide.is_free());
-            stripe.lock();
-            fence_after_update();
-            if self.wide.is_free() {
-                return;
-            }
-        }
     }
 }
 
@@ -388,6 +378,12 @@ impl Word {
     #[inline(always)]
     fn unlock(&self) {
         self.0.store(0, Release);
+    }
+
+    /// Waits until nobody holds it.
+    #[inline]
+    fn wait(&self) {
+        wait_until(|| self.is_free());
     }
 
     /// Whether nobody holds it. What its last holder did is then visible.

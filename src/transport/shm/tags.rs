@@ -18,7 +18,7 @@
 //! the slot again. A claimed position that is not yet published delays those behind it, but none is
 //! lost. Notifications of one producer keep their order, because it claims one position at a time.
 //!
-//! Everything starts as zeros, and slots are never cleared.
+//! Everything starts as zeros. No slot is cleared while the window lives.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
