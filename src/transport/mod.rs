@@ -14,6 +14,7 @@ pub mod router;
 pub mod shm;
 #[cfg(feature = "sim")]
 pub mod sim;
+mod streaming;
 
 pub use agreement::Proposal;
 pub(crate) use copy::copy;

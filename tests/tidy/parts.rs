@@ -7,7 +7,8 @@ use super::{report, sources};
 const PARTS: &[(&str, &[&str])] = &[
     ("sync", &[]),
     ("engine", &[]),
-    ("transport/copy", &[]),
+    ("transport/streaming", &[]),
+    ("transport/copy", &["transport/streaming"]),
     ("transport/agreement", &[]),
     ("transport", &[]),
     ("transport/datatype", &["engine", "transport/copy"]),
