@@ -113,6 +113,8 @@ pub(crate) struct Window {
     pub(super) attended: bool,
     /// How far origins that notify are ahead of waits for their counters.
     pub(crate) lead: Lead,
+    /// The same for waits for tagged notifications.
+    pub(crate) tag_lead: Lead,
     /// A wait for counters has just ended, so the next notification probably answers it.
     pub(crate) answers: bool,
     /// Polls since the clock was last read.
@@ -162,6 +164,7 @@ impl Window {
             fast_path,
             attended: false,
             lead: Lead::default(),
+            tag_lead: Lead::default(),
             answers: false,
             polls_since_clock: 0,
             waits_since: None,

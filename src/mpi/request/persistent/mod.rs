@@ -122,15 +122,21 @@ pub(crate) fn wait(request: Option<&Cell<MPI_Request>>, status: Status<'_>) -> O
         active(ours)?;
         return Some(finish_one("MPI_Wait", ours, status));
     };
-    if guard[window].engine.expectation_state(id) == ExpectationState::Idle {
-        return None;
+    match guard[window].engine.expectation_state(id) {
+        ExpectationState::Idle => return None,
+        ExpectationState::Waiting(_) => guard[window].tag_lead.pause(),
+        ExpectationState::Met(_) => {}
     }
     let (mut met, mut focused) = (None, FocusedPoll::default());
     drop(wait_for_request(guard, window, |window| {
         focused.look(window, |window| {
+            let waited = window.engine.expectations_waiting() > 0;
             let ExpectationState::Met(arrival) = state_after_look(window, id) else {
                 return false;
             };
+            if waited {
+                window.tag_lead.learn(window.engine.unexpected() > 0);
+            }
             window.engine.make_idle(id);
             met = Some(arrival);
             true
