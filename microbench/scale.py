@@ -6,6 +6,8 @@ round of all ranks, from the first one's begin to the last one's end: the median
 of the rounds. "longest" is the longest of up to 10,000 rounds that are timed singly, on any rank.
 With more ranks than processors, both depend on the scheduler, and a host whose waits do not yield
 takes milliseconds; only ratios say something. A plain host that does not end in time has no figure.
+MPICH's launcher starts each rank in a session of its own. If the kernel schedules sessions as
+groups (kernel.sched_autogroup_enabled), its ranks take turns more slowly than Open MPI's.
 The verdict at the end lists the figures that are behind the better plain host. Exits with an error
 for wrong results or a failed run of the library, never for timing.
 """
@@ -117,6 +119,14 @@ def show(label, rows):
     print("\n".join(table(head, lines, left=("name", "window", "host"))))
 
 
+def groups_sessions():
+    """Whether the kernel schedules the processes of each session as a group."""
+    try:
+        return Path("/proc/sys/kernel/sched_autogroup_enabled").read_text().strip() == "1"
+    except OSError:
+        return False
+
+
 def main():
     """Builds, measures, prints, writes."""
     options, chosen = parse()
@@ -136,6 +146,9 @@ def main():
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         print(f"{host.label}: {path}")
     print("\n" + "\n".join(verdicts))
+    if groups_sessions() and max(counts) > applications.cores():
+        print("\nkernel.sched_autogroup_enabled is 1: with more ranks than processors, do not "
+              "compare one host with the other")
     for note in notes:
         print(f"\nnot counted: {note}", file=sys.stderr)
     for failure in failures:

@@ -62,18 +62,20 @@ impl Window {
         {
             return Err(SyncError::AccessOpen);
         }
-        let epoch = match self.fence_view {
-            FenceView::Real(epoch) => epoch,
+        let opened = match self.fence_view {
+            FenceView::Real(epoch) => Some(epoch),
+            // The barrier of one process is complete, and there are no operations to complete.
+            _ if self.size == 1 && self.epochs.len() == 0 => None,
             // No operation has made the epoch real: open one for its barrier alone.
             FenceView::Tentative | FenceView::Dissolved => {
                 let epoch = self.open(EpochKind::Fence);
                 self.ready(port, epoch);
-                epoch
+                Some(epoch)
             }
         };
         self.fence_view =
             if assert.nosucceed { FenceView::Dissolved } else { FenceView::Tentative };
-        Ok(self.close(port, epoch))
+        Ok(opened.map_or(Outcome::Complete, |epoch| self.close(port, epoch)))
     }
 
     /// `MPI_Win_unlock`: closes the lock epoch. The request completes when the operations are

@@ -133,10 +133,14 @@ fn fe1_after_nosucceed_there_is_no_epoch() {
 fn fe1_a_fence_alone_is_complete_at_once() {
     let mut w = World::new(1);
     let first = w.rank(0).fence();
-    w.put(0, 0, 0, &[1]);
     assert!(w.done(first));
-    w.rank(0).fence();
+    w.put(0, 0, 0, &[1]);
+    let second = w.rank(0).fence();
+    // While the put is in flight, neither its own fence nor the next one is complete.
+    let third = w.rank(0).fence();
+    assert!(!w.done(second) && !w.done(third));
     w.finish();
+    assert!(w.done(second) && w.done(third));
     assert_eq!(w.mem(0, 0, 1), [1]);
 }
 
