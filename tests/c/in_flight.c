@@ -1,7 +1,8 @@
 /*
  * Puts and gets of 1 byte to 4 MB, many in flight, on memory that its owner provided, under every
- * kind of synchronization. The target waits in MPI or computes meanwhile; accumulates are in
- * between. All bytes of the target and all bytes fetched are compared. Prints the seed.
+ * kind of synchronization, some of the long ones with derived datatypes. The target waits in MPI or
+ * computes meanwhile. Accumulates of 8 bytes to 1 MB are in between, in an order that matters. All
+ * bytes of the target and all bytes fetched are compared. Prints the seed.
  *
  *   in_flight KIND [ROUNDS [SEED [REFUSED]]]
  *     KIND: created | dynamic
@@ -16,10 +17,10 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-enum { AREA = 6 << 20, LONGEST = 4 << 20, MOST = 80 };
+enum { AREA = 6 << 20, LONGEST = 4 << 20, MOST = 80, SUMS = 1 << 17 };
 
 static MPI_Win win;
-static char *memory;      /* for each origin an area that it writes, then one area to read */
+static char *memory;      /* for each origin an area that it writes, one area to read, then sums */
 static char *origin_side; /* where puts come from and gets go to */
 static MPI_Aint *bases;   /* of each rank's memory, as displacement */
 
@@ -86,23 +87,61 @@ static int check_fetched(const Operation *o)
     return holds(origin_side + o->at, o->len, READ_ONLY, o->at);
 }
 
-/* All calls of one origin to one target; `sums` counts its accumulates. */
+enum { NOBODY = -1 }; /* as target: makes no call, and only says what the calls would do */
+
+/* Adds 1 to the first sums of the target, or sets them to 5; `sums` says what they become. */
+static void accumulate(int target, uint64_t *state, int64_t *sums)
+{
+    static int64_t ones[SUMS], fives[SUMS];
+    for (int i = 0; i < SUMS && ones[SUMS - 1] == 0; i++)
+        ones[i] = 1, fives[i] = 5;
+    int bits = (int)(next_random(state) % 18), adds = next_random(state) % 4 != 0;
+    int number = 1 + (int)(next_random(state) % ((uint64_t)1 << bits));
+    if (target != NOBODY)
+        MPI(MPI_Accumulate(adds ? ones : fives, number, MPI_INT64_T, target,
+                           place(target, ranks + 1, 0), number, MPI_INT64_T,
+                           adds ? MPI_SUM : MPI_REPLACE, win));
+    for (int i = 0; i < number; i++)
+        sums[i] = adds ? sums[i] + 1 : 5;
+}
+
+static void move_some(const Operation *o, int target, size_t first, int count, MPI_Datatype type)
+{
+    char *here = origin_side + o->at + first;
+    if (o->get)
+        MPI(MPI_Get(here, count, type, target, place(target, ranks, o->at + first), count, type,
+                    win));
+    else
+        MPI(MPI_Put(here, count, type, target, place(target, me, o->at + first), count, type,
+                    win));
+}
+
+/* Makes a put or get, and some of the long ones by blocks, from the last to the first. */
+static void move(const Operation *o, int target)
+{
+    size_t blocks = 1 + o->pattern % 64, block = o->len / blocks;
+    if (blocks % 2 == 0 || o->len < 16384) {
+        move_some(o, target, 0, (int)o->len, MPI_BYTE);
+        return;
+    }
+    MPI_Datatype backwards;
+    MPI(MPI_Type_create_hvector((int)blocks, (int)block, -(MPI_Aint)block, MPI_BYTE, &backwards));
+    MPI(MPI_Type_commit(&backwards));
+    move_some(o, target, (blocks - 1) * block, 1, backwards);
+    MPI(MPI_Type_free(&backwards));
+    if (o->len > blocks * block)
+        move_some(o, target, blocks * block, (int)(o->len - blocks * block), MPI_BYTE);
+}
+
+/* All calls of one origin to one target. */
 static void issue(const Operation *list, int count, int target, uint64_t *state, int64_t *sums)
 {
-    static const int64_t one = 1;
     for (int i = 0; i < count; i++) {
         const Operation *o = &list[i];
-        if (o->get)
-            MPI(MPI_Get(origin_side + o->at, (int)o->len, MPI_BYTE, target,
-                        place(target, ranks, o->at), (int)o->len, MPI_BYTE, win));
-        else
-            MPI(MPI_Put(origin_side + o->at, (int)o->len, MPI_BYTE, target,
-                        place(target, me, o->at), (int)o->len, MPI_BYTE, win));
-        if (next_random(state) % 8 == 0) {
-            MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, target, place(target, ranks + 1, 0), 1,
-                               MPI_INT64_T, MPI_SUM, win));
-            ++*sums;
-        }
+        if (target != NOBODY)
+            move(o, target);
+        if (next_random(state) % 8 == 0)
+            accumulate(target, state, sums);
     }
 }
 
@@ -129,28 +168,30 @@ static void attend(uint64_t *state, const int64_t *finished, int64_t round)
 static void one_round(uint64_t seed, int round, Window *flags)
 {
     static Operation list[MOST];
-    uint64_t common = seed + (uint64_t)round, mine = common * 31 + (uint64_t)me;
+    uint64_t common = seed + (uint64_t)round, mine;
     int way = (int)(next_random(&common) % WAYS), apart = 1 + (int)(next_random(&common) % 7);
     int target = (me + apart) % ranks, origin = (me + ranks - apart % ranks) % ranks;
-    int64_t sums = 0, all = 0;
+    static int64_t sums[SUMS];
+    uint64_t theirs = common * 31 + (uint64_t)origin;
+    mine = common * 31 + (uint64_t)me;
     int count = operations(seed, round, me, target, list);
     prepare(list, count);
-    memset(memory + (size_t)(ranks + 1) * AREA, 0, sizeof(int64_t));
+    memset(memory + (size_t)(ranks + 1) * AREA, 0, sizeof sums);
     MPI(MPI_Barrier(MPI_COMM_WORLD));
     MPI_Group to = group_one(target), from = group_one(origin);
     if (way == FENCE) {
         MPI(MPI_Win_fence(0, win));
-        issue(list, count, target, &mine, &sums);
+        issue(list, count, target, &mine, sums);
         MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, win));
     } else if (way == STARTED) {
         MPI(MPI_Win_post(from, 0, win));
         MPI(MPI_Win_start(to, 0, win));
-        issue(list, count, target, &mine, &sums);
+        issue(list, count, target, &mine, sums);
         MPI(MPI_Win_complete(win));
         MPI(MPI_Win_wait(win));
     } else {
         MPI(MPI_Win_lock(MPI_LOCK_SHARED, target, 0, win));
-        issue(list, count, target, &mine, &sums);
+        issue(list, count, target, &mine, sums);
         if (way == FLUSH) {
             MPI(MPI_Win_flush(target, win));
             for (int i = 0; i < count; i++)
@@ -174,10 +215,13 @@ static void one_round(uint64_t seed, int round, Window *flags)
                                     list[i].pattern, 0),
                "round %d, way %d: put %d of %zu at %zu", round, way, i, list[i].len, list[i].at);
     MPI(MPI_Win_unlock(me, win));
-    MPI(MPI_Sendrecv(&sums, 1, MPI_INT64_T, target, 0, &all, 1, MPI_INT64_T, origin, 0,
-                     MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-    int64_t summed = load64(memory + (size_t)(ranks + 1) * AREA);
-    EXPECT(summed == all, "round %d: sum %ld, not %ld", round, (long)summed, (long)all);
+    memset(sums, 0, sizeof sums);
+    issue(list, count, NOBODY, &theirs, sums);
+    for (int i = 0; i < SUMS; i++) {
+        int64_t summed = load64(memory + (size_t)(ranks + 1) * AREA + (size_t)i * sizeof summed);
+        EXPECT(summed == sums[i], "round %d, way %d: sum %d is %ld, not %ld", round, way, i,
+               (long)summed, (long)sums[i]);
+    }
 }
 
 /* From now on the kernel refuses cross-memory attach to this process. False if it cannot. */
@@ -207,7 +251,7 @@ int main(int argc, char **argv)
     MPI(MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD));
     if (me == 0)
         printf("NOTE seed %llu\n", (unsigned long long)seed);
-    size_t bytes = (size_t)(ranks + 1) * AREA + sizeof(int64_t);
+    size_t bytes = (size_t)(ranks + 1) * AREA + SUMS * sizeof(int64_t);
     REQUIRE((memory = malloc(bytes)) && (origin_side = malloc(AREA)) &&
             (bases = calloc((size_t)ranks, sizeof *bases)));
     memset(memory, 0, bytes);

@@ -35,10 +35,10 @@ impl Tendency {
     }
 }
 
-/// How to copy a long put or get.
+/// How to make a long put, get or accumulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// By the kernel, all in this process.
+    /// By the kernel, all in one process: this one, or for an accumulate the target.
     Alone,
     /// By the kernel, part in this process and part in the target.
     Divided,
@@ -46,7 +46,10 @@ pub(super) enum Way {
     Channel,
 }
 
-const WAYS: [Way; 3] = [Way::Alone, Way::Divided, Way::Channel];
+/// The ways of dense puts and gets, and those of accumulates and of derived datatypes. The last is
+/// [`Way::Channel`].
+pub(super) const COPIES: &[Way] = &[Way::Alone, Way::Divided, Way::Channel];
+pub(super) const TWO_WAYS: &[Way] = &[Way::Alone, Way::Channel];
 /// Operations between two trials, at first and at most.
 const INTERVAL_MIN: u32 = 8;
 const INTERVAL_MAX: u32 = 256;
@@ -55,18 +58,19 @@ const INTERVAL_MAX: u32 = 256;
 const TRIAL: u32 = 4;
 const TIMED: u32 = 2;
 
-/// The fastest [`Way`] to copy, by the times that they take in trials. Each is on trial in turn,
+/// The fastest [`Way`], by the times that they take in trials. Each is on trial in turn,
 /// less often as long as that changes nothing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fastest {
+    ways: &'static [Way],
     /// Moving average of the time of each way, in nanoseconds. 0: not tried.
-    times: [u32; WAYS.len()],
+    times: [u32; COPIES.len()],
     best: Way,
     /// Operations until the next trial, and the interval after that.
     until_trial: u32,
     interval: u32,
-    /// The way that is or was last on trial, and the operations left of the trial.
-    trial: Way,
+    /// Index of the way that is or was last on trial, and the operations left of the trial.
+    trial: usize,
     left: u32,
 }
 
@@ -78,35 +82,34 @@ pub(super) struct Choice {
     pub(super) timed: bool,
 }
 
-impl Default for Fastest {
-    fn default() -> Self {
+impl Fastest {
+    pub(super) fn of(ways: &'static [Way]) -> Self {
         Fastest {
-            times: [0; WAYS.len()],
+            ways,
+            times: [0; COPIES.len()],
             best: Way::Alone,
             until_trial: 0,
             interval: INTERVAL_MIN,
-            trial: Way::Channel, // the last, so that the first trial is of the first
+            trial: ways.len() - 1, // so that the first trial is of the first
             left: 0,
         }
     }
-}
 
-impl Fastest {
     /// The way to use now.
     pub(super) fn choose(&mut self) -> Choice {
         if self.left == 0 {
-            let all_tried = self.times.iter().all(|time| *time > 0);
+            let all_tried = self.ways.iter().all(|way| self.times[*way as usize] > 0);
             if all_tried && self.until_trial > 0 {
                 self.until_trial -= 1;
                 return Choice { way: self.best, timed: false };
             }
             self.until_trial = self.interval;
             self.interval = (2 * self.interval).min(INTERVAL_MAX);
-            self.trial = WAYS[(self.trial as usize + 1) % WAYS.len()];
+            self.trial = (self.trial + 1) % self.ways.len();
             self.left = TRIAL;
         }
         self.left -= 1;
-        Choice { way: self.trial, timed: self.left < TIMED }
+        Choice { way: self.ways[self.trial], timed: self.left < TIMED }
     }
 
     /// Notes the time of one operation by a way.
@@ -120,7 +123,7 @@ impl Fastest {
             known => known + (took - known).min(known) / 4,
         };
         let time_of = |way: &Way| self.times[*way as usize];
-        let tried = WAYS.into_iter().filter(|way| time_of(way) > 0);
+        let tried = self.ways.iter().copied().filter(|way| time_of(way) > 0);
         let best = tried.min_by_key(time_of).unwrap_or(way);
         if best != self.best {
             (self.best, self.interval) = (best, INTERVAL_MIN);
@@ -151,9 +154,9 @@ mod tests {
 
     #[test]
     fn the_fastest_way_is_used_most_and_found_again_when_times_change() {
-        let mut ways = Fastest::default();
-        let run = |ways: &mut Fastest, times: [u64; WAYS.len()], operations: u32| {
-            let mut used = [0; WAYS.len()];
+        let mut ways = Fastest::of(COPIES);
+        let run = |ways: &mut Fastest, times: [u64; COPIES.len()], operations: u32| {
+            let mut used = [0; COPIES.len()];
             for _ in 0..operations {
                 let Choice { way, timed } = ways.choose();
                 if timed {

@@ -222,6 +222,12 @@ impl Tag {
         }
     }
 
+    /// Whether it is an atomic operation, and not a put or get.
+    #[inline(always)]
+    pub(super) fn is_atomic(self) -> bool {
+        !matches!(self.kind, OpKind::Put | OpKind::Get)
+    }
+
     /// The reduction that the operation applies.
     #[inline(always)]
     pub(super) fn combine(self, foreign: ForeignReduce) -> Combine {

@@ -1,14 +1,15 @@
 //! Operations on other processes' memory in created windows: which way each takes, who drives it.
 //!
 //! Short ones go through the channel to their target. So do accumulates of any length, which keeps
-//! those of one origin in order, and atomic operations have only one path [AT-1]. If the target
-//! does not poll, this process assists: it takes the target's part by cross-memory attach, where
-//! that is allowed.
+//! those of one origin in order, and atomic operations have only one path [AT-1]; the target may
+//! read the data of long ones by itself ([`super::accumulate_reference`]). If the target does not
+//! poll, this process assists: it takes the target's part by cross-memory attach, where that is
+//! allowed.
 //!
 //! Other puts and gets are copied by cross-memory attach from the start: several by one system call
 //! ([`super::gather`]), or by both processes ([`super::reference`]). Of three ways to copy a long
 //! one, the fastest is learned: alone, divided, and through the channel, where both processors copy
-//! all bytes.
+//! all bytes. Those of derived datatypes have two ways ([`super::scattered`]).
 
 use std::cell::RefCell;
 use std::io;
@@ -20,8 +21,9 @@ use crate::sync::Ordering::Relaxed;
 use crate::sync::yield_now;
 use crate::transport::datatype::Shapes;
 
+use super::accumulate_reference;
 use super::adaptive::{Choice, Way};
-use super::cma::{self, Direction};
+use super::cma::{self, Batch, Direction};
 use super::cma_consumer::{CmaConsumer, CmaPeer};
 use super::context::Context;
 use super::gather::GATHERED_MAX;
@@ -29,11 +31,13 @@ use super::inbox::Inbox;
 use super::outbox::{Outbox, SHORT};
 use super::reference::{BY_KERNEL_MIN, DIVIDED_MIN, buffer_of, long_class};
 use super::regions::Regions;
+use super::scattered::SCATTERED_MIN;
 
 /// Idle polls before [`Channels::drive_while`] checks whether the target polls. About 1 µs.
 const IDLE_POLLS: u32 = 100;
 
-/// After this many checks that find the target polling, the operation is left to later polls.
+/// After this many checks that find the target polling, and nothing moved since, the operation is
+/// left to later polls.
 const IDLE_CHECKS: u32 = 10;
 
 /// Times that this process yields its processor to a target that was preempted while it held the
@@ -60,12 +64,14 @@ pub(super) struct Channels {
     by_kernel_min: u64,
     inbox: Inbox,
     /// One for each target that was ever used.
-    outboxes: Vec<Outbox>,
+    pub(super) outboxes: Vec<Outbox>,
     /// Indices of outboxes with operations in flight.
     active: Vec<u32>,
     /// Index in `active` of the next outbox to collect from.
     cursor: usize,
     cma_consumer: CmaConsumer,
+    /// Runs for a system call, kept for reuse.
+    pub(super) runs: Batch,
 }
 
 impl Channels {
@@ -86,6 +92,7 @@ impl Channels {
             active: Vec::new(),
             cursor: 0,
             cma_consumer: CmaConsumer::default(),
+            runs: Batch::default(),
         }
     }
 
@@ -107,7 +114,10 @@ impl Channels {
             self.copy_gathered(index);
         }
         if op.len > SHORT as u64 {
-            return self.post_long(index, op, ticket, shapes);
+            return match self.cma && accumulate_reference::suits(op) {
+                true => self.post_accumulate(index, op, ticket, shapes),
+                false => self.post_long(index, op, ticket, shapes),
+            };
         }
         let outbox = &mut self.outboxes[index as usize];
         let posted = outbox.post(op, ticket);
@@ -247,9 +257,39 @@ impl Channels {
     /// cross-memory attach, and only its notification goes through the channel.
     #[cold]
     fn post_long(&mut self, index: u32, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> Posted {
-        if !self.outboxes[index as usize].begin_long(op, ticket, shapes) {
+        if !self.outboxes[index as usize].begin_long(op, ticket, shapes, false) {
             return Posted::NoResource;
         }
+        self.drive_long(index, op, ticket)
+    }
+
+    /// Starts a long accumulate in the way that has been the fastest for its length.
+    #[cold]
+    #[allow(clippy::disallowed_methods, reason = "only to learn which way is the fastest")]
+    fn post_accumulate(
+        &mut self,
+        index: u32,
+        op: &Op,
+        ticket: Ticket,
+        shapes: &mut Shapes,
+    ) -> Posted {
+        let outbox = &mut self.outboxes[index as usize];
+        let class = accumulate_reference::class(op.len);
+        let Choice { way, timed } = outbox.accumulate_ways[class].choose();
+        let begin = timed.then(Instant::now);
+        if !outbox.begin_long(op, ticket, shapes, way == Way::Alone) {
+            return Posted::NoResource;
+        }
+        let posted = self.drive_long(index, op, ticket);
+        if let Some(begin) = begin {
+            self.drive_while(index, |outbox| !outbox.is_applied());
+            self.outboxes[index as usize].accumulate_ways[class].note(way, begin.elapsed());
+        }
+        posted
+    }
+
+    /// Drives a long operation that has begun.
+    fn drive_long(&mut self, index: u32, op: &Op, ticket: Ticket) -> Posted {
         self.activate(index);
         let copies = op.notification.is_some() && is_copy(op) && self.cma;
         if copies && self.copy(op, 0, op.len as usize) {
@@ -273,11 +313,29 @@ impl Channels {
         });
     }
 
-    /// Starts a shaped operation. Drives a long one as [`post_long`](Self::post_long) does.
+    /// Starts a shaped operation. One of long runs is copied by cross-memory attach; see
+    /// [`super::scattered`]. Drives any other long one as [`post_long`](Self::post_long) does.
     #[inline(never)]
     fn post_shaped(&mut self, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> Posted {
         let index = self.outbox_of(op.target);
-        if !self.outboxes[index as usize].begin_long(op, ticket, shapes) {
+        if op.len >= SCATTERED_MIN && self.cma && is_copy(op) && op.notification.is_none() {
+            let posted = self.post_scattered(index, op, ticket, shapes);
+            if let Some(posted) = posted {
+                return posted;
+            }
+        }
+        self.send_shaped(index, op, ticket, shapes)
+    }
+
+    /// Sends a shaped operation through the channel.
+    pub(super) fn send_shaped(
+        &mut self,
+        index: u32,
+        op: &Op,
+        ticket: Ticket,
+        shapes: &mut Shapes,
+    ) -> Posted {
+        if !self.outboxes[index as usize].begin_long(op, ticket, shapes, false) {
             return Posted::NoResource;
         }
         self.activate(index);
@@ -300,13 +358,13 @@ impl Channels {
     }
 
     /// Drives an outbox while `unfinished`, or until it stops moving and cannot be assisted.
-    fn drive_while(&mut self, index: u32, unfinished: impl Fn(&Outbox) -> bool) {
+    pub(super) fn drive_while(&mut self, index: u32, unfinished: impl Fn(&Outbox) -> bool) {
         let parts = self.context.parts;
         let polls = &parts.rank(self.outboxes[index as usize].target).polls.0;
         let (mut idle, mut checks_left, mut yields) = (0, IDLE_CHECKS, 0);
         while unfinished(&self.outboxes[index as usize]) {
             if self.outboxes[index as usize].drive() || self.copy_waiting(index, true) {
-                idle = 0;
+                (idle, checks_left) = (0, IDLE_CHECKS);
                 continue;
             }
             self.wake(index);
@@ -394,7 +452,7 @@ impl Channels {
 
     /// From now on, uses only the channels.
     #[cold]
-    fn disable_cma(&mut self, error: &io::Error) {
+    pub(super) fn disable_cma(&mut self, error: &io::Error) {
         if std::mem::replace(&mut self.cma, false) {
             log::warn!(
                 "cross-memory attach failed ({error}); this window goes on with active copying"

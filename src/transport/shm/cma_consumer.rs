@@ -4,8 +4,10 @@
 use std::io;
 
 use crate::engine::{OpKind, Rank};
+use crate::sync::Ordering::Relaxed;
 
 use super::accumulate::LOCK_HOLD_BYTES;
+use super::accumulate_reference::next_piece;
 use super::channel::{Channel, Consuming, PublishedSlot};
 use super::cma::{self, Batch, Direction};
 use super::context::Context;
@@ -67,6 +69,7 @@ impl CmaConsumer {
                     }
                     (position + 1, Ok(()))
                 }
+                _ if tag.is_reference && tag.is_atomic() => self.by_reference(slot, position, peer),
                 // This process has copied what the target had not.
                 _ if tag.is_reference => (position + 1, Ok(())),
                 OpKind::Put | OpKind::Get => self.copies(&consuming, position, end, peer),
@@ -152,6 +155,34 @@ impl CmaConsumer {
         (position + 1, Ok(()))
     }
 
+    /// Applies what is left of one accumulate by reference.
+    fn by_reference(&mut self, slot: PublishedSlot, position: u64, peer: CmaPeer<'_>) -> Advanced {
+        let combine = slot.tag.combine(peer.context.foreign);
+        // SAFETY: the slot is by reference and published, and this process holds the consumer lock.
+        while let Some((reference, at, len)) = unsafe { next_piece(&slot) } {
+            self.scratch.resize(self.scratch.len().max(len), 0);
+            let scratch = self.scratch.as_mut_ptr();
+            let input = (reference.address as usize as *const u8).wrapping_add(at);
+            let disp = slot.disp + at as u64;
+            let there = peer.base() + disp;
+            let _held = peer.context.parts.rank(peer.rank).accumulate_lock.lock(disp, len as u64);
+            // SAFETY: the scratch buffer has room for the piece. The application keeps its buffers
+            // valid for the operation's length until it completes [EP-8], and the accumulate lock
+            // is held [AT-1].
+            let moved = unsafe {
+                cma::transfer(Direction::Read, peer.pid(), scratch, there, len).and_then(|()| {
+                    combine.apply(input, scratch, len);
+                    cma::transfer(Direction::Write, peer.pid(), scratch, there, len)
+                })
+            };
+            if moved.is_err() {
+                return (position, moved);
+            }
+            reference.claimed.store((at + len) as u64, Relaxed);
+        }
+        (position + 1, Ok(()))
+    }
+
     /// Applies atomic operations from `first` on that lie close together: reads the target's
     /// elements, combines them and writes them back, under the target's accumulate lock [AT-1].
     fn atomics(
@@ -197,7 +228,7 @@ fn hull(consuming: &Consuming<'_>, first: u64, end: u64) -> (u64, u64, u64) {
     let mut position = first + 1;
     while position < end {
         let PublishedSlot { tag, disp, len, .. } = own_slot(consuming, position);
-        if tag.has_run_list || matches!(tag.kind, OpKind::Put | OpKind::Get) {
+        if tag.has_run_list || tag.is_reference || !tag.is_atomic() {
             break;
         }
         let (wider_from, wider_to) = (from.min(disp), to.max(disp + len as u64));

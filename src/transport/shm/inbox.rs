@@ -10,6 +10,7 @@ use crate::transport::datatype::compare_swap_in_place;
 use crate::transport::datatype::element::ForeignReduce;
 
 use super::accumulate::LOCK_HOLD_BYTES;
+use super::accumulate_reference;
 use super::channel::{Channel, PublishedSlot, SLOTS, Tag};
 use super::context::Context;
 use super::reference::{drop_rest, help};
@@ -33,6 +34,8 @@ pub(super) struct Inbox {
     attached: Option<Rc<RefCell<Regions>>>,
     /// Cross-memory attach to origins works.
     attaches: bool,
+    /// Data of atomic operations by reference, kept for reuse.
+    scratch: Vec<u8>,
 }
 
 impl Inbox {
@@ -60,8 +63,8 @@ impl Inbox {
             let channel = context.parts.channel(context.me, origin);
             self.cursor += 1;
             if channel.has_published() {
-                moved |=
-                    serve(channel, origin, context, self.attached.as_deref(), &mut self.attaches);
+                let Inbox { attached, attaches, scratch, .. } = self;
+                moved |= serve(channel, origin, context, attached.as_deref(), attaches, scratch);
             }
         }
         moved
@@ -101,6 +104,7 @@ fn serve(
     context: &Context,
     attached: Option<&RefCell<Regions>>,
     attaches: &mut bool,
+    scratch: &mut Vec<u8>,
 ) -> bool {
     let Some(mut consuming) = channel.try_consume() else {
         return false; // The origin is applying them by cross-memory attach.
@@ -131,7 +135,13 @@ fn serve(
             let origin = context.parts.rank(origin).info.0.process.pid;
             // SAFETY: `slot` is published and by reference, and the consumer lock is held. The
             // origin has checked the target bytes against this window.
-            if !unsafe { help(&slot, context.base, origin, attaches) } {
+            let ended = unsafe {
+                match slot.tag.is_atomic() {
+                    true => accumulate_reference::apply(&slot, context, origin, attaches, scratch),
+                    false => help(&slot, context.base, origin, attaches),
+                }
+            };
+            if !ended {
                 break;
             }
             position += 1;
@@ -226,8 +236,7 @@ unsafe fn apply(slot: PublishedSlot, context: &Context) {
 #[inline(never)]
 unsafe fn apply_list(tag: Tag, payload: *mut u8, context: &Context) {
     let combine = tag.combine(context.foreign);
-    let atomic = !matches!(tag.kind, OpKind::Put | OpKind::Get);
-    let _held = atomic.then(|| context.parts.rank(context.me).accumulate_lock.lock_all());
+    let _held = tag.is_atomic().then(|| context.parts.rank(context.me).accumulate_lock.lock_all());
     // SAFETY: the list belongs to the caller, its runs lie in the window memory, and the accumulate
     // lock is held if the operation is atomic [AT-1].
     unsafe { RunList::read(payload).apply(tag.kind, &combine, context.base) };

@@ -27,6 +27,7 @@ use setup::MappedWindow;
 use tags::{Claimed, TagQueue};
 
 pub(crate) mod accumulate;
+mod accumulate_reference;
 mod adaptive;
 mod agreement;
 mod bootstrap;
@@ -50,6 +51,7 @@ mod reference;
 mod region_table;
 mod regions;
 mod run_list;
+mod scattered;
 mod segment;
 mod segment_cache;
 mod setup;

@@ -1,7 +1,8 @@
 //! The origin's end of a channel: operations sent, applied and waiting to be sent.
 
+mod by_kernel;
+
 use std::collections::VecDeque;
-use std::io;
 
 use crate::engine::{Notification, Op, OpKind, Posted, Rank, Shaped, Stage, Ticket};
 use crate::sync::AtomicU32;
@@ -9,13 +10,16 @@ use crate::transport::copy;
 use crate::transport::datatype::element::{FIRST_FOREIGN, reduction};
 use crate::transport::datatype::{self, Shape, Shapes, whole};
 
-use super::adaptive::Fastest;
+use super::adaptive::{COPIES, Fastest, TWO_WAYS};
 use super::channel::{Channel, IN_SLOT, INLINE, PAYLOAD, SLOTS, Tag};
-use super::gather::{GATHERED_MAX, Gather};
+use super::gather::Gather;
 use super::protocol::publish;
-use super::reference::{DIVIDED_MIN, LONG_CLASSES, Range, References};
+use super::reference::{LONG_CLASSES, References};
 use super::run_list::{self, RUNS_MAX, RunList, StridedRun};
+use super::scattered::SCATTERED_CLASSES;
 use super::stall::StallDetector;
+
+use by_kernel::Referred;
 
 /// Longest operation, in bytes, that is sent in one slot. For these, a second slot does not pay.
 pub(super) const SHORT: usize = 8 * 1024;
@@ -50,8 +54,26 @@ struct SentSlot {
 struct LongOp {
     op: Op,
     ticket: Ticket,
-    /// Bytes sent.
+    /// Bytes sent, or applied by reference.
     at: usize,
+    means: Means,
+}
+
+impl LongOp {
+    /// An operation that is sent again, from its first byte on.
+    fn redone(op: Op, ticket: Ticket) -> Self {
+        LongOp { op, ticket, at: 0, means: Means::Pieces }
+    }
+}
+
+/// How a long operation is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Means {
+    Pieces,
+    /// By reference, as soon as a slot is free.
+    Reference,
+    /// By the reference in the slot at this position.
+    Referred(u64),
 }
 
 /// The origin's end of the channel to one target.
@@ -88,8 +110,14 @@ pub(super) struct Outbox {
     pub(super) gather: Gather,
     /// How to copy long puts and gets, by the binary logarithm of their length.
     pub(super) long_ways: [Fastest; LONG_CLASSES],
+    /// The same for accumulates.
+    pub(super) accumulate_ways: [Fastest; LONG_CLASSES],
+    /// The same for puts and gets of derived datatypes.
+    pub(super) scattered_ways: [Fastest; SCATTERED_CLASSES],
     /// Operations by reference that failed, and follow the long operation.
     redone: VecDeque<LongOp>,
+    /// The target cannot apply atomic operations by reference.
+    accumulates_refused: bool,
     /// Shapes of operations in flight.
     shapes: Shapes,
     /// Run list of the slot that is being filled, kept here to reuse its allocation.
@@ -124,8 +152,11 @@ impl Outbox {
             stall: StallDetector::new(polls),
             references: References::default(),
             gather: Gather::default(),
-            long_ways: [Fastest::default(); LONG_CLASSES],
+            long_ways: [Fastest::of(COPIES); LONG_CLASSES],
+            accumulate_ways: [Fastest::of(TWO_WAYS); LONG_CLASSES],
+            scattered_ways: [Fastest::of(TWO_WAYS); SCATTERED_CLASSES],
             redone: VecDeque::new(),
+            accumulates_refused: false,
             shapes: Shapes::new(),
             entries: Vec::new(),
             active: false,
@@ -202,13 +233,22 @@ impl Outbox {
     }
 
     /// Begins a long or shaped operation, unless another one waits. Moves its shape here from
-    /// `shapes`. [`drive`](Self::drive) sends it.
-    pub(super) fn begin_long(&mut self, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> bool {
+    /// `shapes`. [`drive`](Self::drive) sends it, by reference if it `refers` and the target
+    /// permits that.
+    pub(super) fn begin_long(
+        &mut self,
+        op: &Op,
+        ticket: Ticket,
+        shapes: &mut Shapes,
+        refers: bool,
+    ) -> bool {
         if self.long.is_some() || self.long_sent.is_some() {
             return false;
         }
+        let refers = refers && !self.accumulates_refused;
         let shape = op.shape.map(|shape| self.shapes.add(shapes.take(shape)));
-        self.long = Some(LongOp { op: Op { shape, ..*op }, ticket, at: 0 });
+        let means = if refers { Means::Reference } else { Means::Pieces };
+        self.long = Some(LongOp { op: Op { shape, ..*op }, ticket, at: 0, means });
         true
     }
 
@@ -228,9 +268,9 @@ impl Outbox {
 
     /// Ends the long operation that waits, whose remaining data the caller has transferred.
     pub(super) fn finish_long(&mut self) {
-        let Some(LongOp { op, ticket, at }) = self.long.take() else { return };
+        let Some(LongOp { op, ticket, at, .. }) = self.long.take() else { return };
         if op.notification.is_some() {
-            self.long = Some(LongOp { op, ticket, at: op.len as usize });
+            self.long = Some(LongOp { op, ticket, at: op.len as usize, means: Means::Pieces });
             self.send_long();
         } else if at > 0 && self.collected < self.tail {
             // Its pieces were sent last, so the newest slot ends it.
@@ -267,7 +307,10 @@ impl Outbox {
 
     /// Sends pieces of the long operation as far as there is room. True if any were sent.
     fn send_long(&mut self) -> bool {
-        let Some(LongOp { op, ticket, at: first }) = self.long else { return false };
+        let Some(LongOp { op, ticket, at: first, means }) = self.long else { return false };
+        if means != Means::Pieces {
+            return means == Means::Reference && self.send_reference(&op);
+        }
         let len = op.len as usize;
         let piece = (len / 4).clamp(PIECE_MIN, PIECE_MAX);
         let mut at = first;
@@ -299,7 +342,7 @@ impl Outbox {
         }
         let complete = at == len
             && op.notification.is_none_or(|behind| self.send_notification(behind, ticket));
-        self.long = (!complete).then_some(LongOp { op, ticket, at });
+        self.long = (!complete).then_some(LongOp { op, ticket, at, means });
         self.begin_redone();
         if complete && !has_result(&op) {
             self.long_sent = Some(ticket);
@@ -489,94 +532,22 @@ impl Outbox {
     #[inline]
     fn see_applied(&mut self) -> bool {
         let (head, before) = (self.channel().words().applied(), self.applied);
-        if !self.references.is_empty() {
-            return self.see_references(head);
-        }
-        (self.applied, self.passed) = (head, head);
-        self.applied != before
-    }
-
-    /// The same while slots by reference are open. Does not count a slot as applied if it is to be
-    /// sent again.
-    #[inline(never)]
-    fn see_references(&mut self, head: u64) -> bool {
-        let before = self.applied;
-        while let Some(missing) = self.references.pass(self.channel(), head) {
-            if let Some((position, op, ticket)) = missing {
-                self.slots[position as usize % SLOTS].ends = None;
-                self.redone.push_back(LongOp { op, ticket, at: 0 });
+        let referred = match self.long {
+            Some(LongOp { means: Means::Referred(position), .. }) => {
+                self.see_referred(position, head)
             }
-        }
-        (self.applied, self.passed) = (head.max(before), head);
-        while self.applied < self.tail && self.references.is_complete(self.applied) {
-            self.applied += 1;
-        }
-        self.begin_redone();
-        self.applied != before
-    }
-
-    /// Whether a put or get of `len` bytes is copied at once, alone.
-    pub(super) fn copies_at_once(&mut self, len: u64) -> bool {
-        if len >= DIVIDED_MIN {
-            return false;
-        }
-        if len < GATHERED_MAX { self.gather.skips() } else { self.references.skips() }
-    }
-
-    /// Publishes a put or get by reference, if the target may well copy it, or a part of it.
-    pub(super) fn post_reference(&mut self, op: &Op, ticket: Ticket) -> bool {
-        if !self.references.is_empty() {
-            self.see_applied();
-        }
-        if self.long.is_some() || self.free_slots() == 0 || !self.references.shares(op.len) {
-            return false;
-        }
-        let channel = self.channel();
-        let slot = channel.slot(self.tail);
-        // SAFETY: a slot is free, so that at the tail is the origin's to write, with its payload.
-        unsafe {
-            slot.fill(op.disp, op.len as u32, IN_SLOT);
-            self.references.write(channel.data(slot, IN_SLOT), self.tail, op, ticket);
-        }
-        self.slots[self.tail as usize % SLOTS] = SentSlot {
-            ends: Some((ticket, Stage::Remote)),
-            has_last: true,
-            payload_end: self.payload_tail,
-            ..SentSlot::default()
+            _ => Referred::NothingNew,
         };
-        let tag = Tag { is_reference: true, ..Tag::of(op, false) };
-        publish(&slot.stamp, self.tail, tag.encode());
-        self.tail += 1;
-        true
-    }
-
-    /// Copies the operations that are gathered, in the target's process `pid`. If the kernel
-    /// refuses, they are sent through the channel.
-    pub(super) fn run_gathered(&mut self, pid: i32) -> io::Result<()> {
-        let Outbox { gather, finished, redone, .. } = self;
-        let result = gather.run(pid, |op, ticket, copied| {
-            if copied {
-                finished.push_back((ticket, Stage::Remote));
-            } else {
-                redone.push_back(LongOp { op: *op, ticket, at: 0 });
-            }
-        });
-        self.begin_redone();
-        result
-    }
-
-    /// Claims bytes of an operation by reference, which the caller must copy.
-    #[inline]
-    pub(super) fn claim(&mut self, waits: bool) -> Option<Range> {
-        if self.references.is_empty() {
-            return None;
+        if !self.references.is_empty() {
+            self.see_references(head);
+        } else {
+            (self.applied, self.passed) = (head, head);
         }
-        self.references.claim(self.channel(), waits)
-    }
-
-    /// Notes whether a claimed range was copied.
-    pub(super) fn note_copied(&mut self, range: &Range, copied: bool) {
-        self.references.note(range, copied);
+        if referred == Referred::Applied {
+            // So that the call that posted it finds it complete.
+            self.collect_applied();
+        }
+        self.applied != before || referred != Referred::NothingNew
     }
 
     /// Whether the operation published last is complete already. Its stage is not reported then.

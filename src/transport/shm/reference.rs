@@ -29,7 +29,7 @@ use super::protocol::Claims;
 /// target.
 pub const BY_KERNEL_MIN: u64 = 512;
 /// Longest one that a slot can describe. The origin copies longer ones alone.
-const REFERENCE_MAX: u64 = u32::MAX as u64;
+pub(super) const REFERENCE_MAX: u64 = u32::MAX as u64;
 /// From this length on, both ends copy the same operation.
 pub(super) const DIVIDED_MIN: u64 = 64 * 1024;
 /// Classes of such lengths; see [`long_class`].
@@ -54,23 +54,28 @@ const LEFT_MAX: usize = 2;
 #[repr(C)]
 pub(super) struct Reference {
     /// The origin's buffer, in its process.
-    address: u64,
-    /// See [`Claims`].
-    claimed: AtomicU64,
-    /// 1 if the target could not copy a range that it had claimed.
-    failed: AtomicU64,
+    pub(super) address: u64,
+    /// See [`Claims`]. Of an accumulate: the bytes that are applied, from the first on.
+    pub(super) claimed: AtomicU64,
+    /// 1 if the target could not copy a range that it had claimed, or was to apply.
+    pub(super) failed: AtomicU64,
 }
 
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Reference>() <= super::channel::INLINE);
 
 impl Reference {
+    pub(super) fn new(address: usize) -> Self {
+        let (claimed, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+        Reference { address: address as u64, claimed, failed }
+    }
+
     /// The reference in a slot of `channel`.
     ///
     /// # Safety
     /// The slot at `position` is by reference and published, and the origin does not write it while
     /// the result is used.
-    unsafe fn at(channel: &Channel, position: u64) -> &Reference {
+    pub(super) unsafe fn at(channel: &Channel, position: u64) -> &Reference {
         let slot = channel.slot(position);
         // SAFETY: the slot has room for a reference, aligned to its words; while it is published,
         // both ends change its atomic words only (contract of this function).
@@ -129,7 +134,7 @@ pub(super) unsafe fn help(
     claims.is_exhausted(len)
 }
 
-/// For the target: claims all that is left, and copies nothing.
+/// For the target: claims all that is left, and copies or applies nothing.
 ///
 /// # Safety
 /// As for [`help`].
@@ -205,13 +210,8 @@ impl References {
     /// # Safety
     /// `data` is the payload inside that slot, and the slot is the origin's to write.
     pub(super) unsafe fn write(&mut self, data: *mut u8, position: u64, op: &Op, ticket: Ticket) {
-        let reference = Reference {
-            address: buffer_of(op) as u64,
-            claimed: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
-        };
         // SAFETY: the slot has room for a reference, aligned to its words, and is the origin's.
-        unsafe { data.cast::<Reference>().write(reference) };
+        unsafe { data.cast::<Reference>().write(Reference::new(buffer_of(op))) };
         let (copied, failed, waited) = (0, false, false);
         self.open.push_back(Open { position, op: *op, ticket, copied, failed, waited });
     }
