@@ -96,6 +96,7 @@ pub(super) unsafe fn next_piece(slot: &PublishedSlot) -> Option<(&Reference, usi
 /// # Safety
 /// The slot is by reference and published, the caller holds the consumer lock, and the slot's
 /// target bytes lie in the window memory. `origin` is the process that published it.
+#[inline(never)]
 pub(super) unsafe fn apply(
     slot: &PublishedSlot,
     context: &Context,

@@ -175,4 +175,17 @@ mod tests {
         let used = run(&mut ways, [30_000, 9_000, 2_000], 10_000);
         assert!(used[2] > 7_000, "{used:?}");
     }
+
+    #[test]
+    fn only_the_ways_that_there_are_come_on_trial() {
+        let mut ways = Fastest::of(TWO_WAYS);
+        for _ in 0..1000 {
+            let Choice { way, timed } = ways.choose();
+            assert_ne!(way, Way::Divided);
+            if timed {
+                ways.note(way, Duration::from_micros(if way == Way::Channel { 3 } else { 5 }));
+            }
+        }
+        assert_eq!(ways.best, Way::Channel);
+    }
 }

@@ -132,15 +132,8 @@ fn serve(
         if slot.tag.is_reference {
             // The copy may take long, and the origin may wait for what came before.
             consuming.consumer.advance(position);
-            let origin = context.parts.rank(origin).info.0.process.pid;
-            // SAFETY: `slot` is published and by reference, and the consumer lock is held. The
-            // origin has checked the target bytes against this window.
-            let ended = unsafe {
-                match slot.tag.is_atomic() {
-                    true => accumulate_reference::apply(&slot, context, origin, attaches, scratch),
-                    false => help(&slot, context.base, origin, attaches),
-                }
-            };
+            // SAFETY: `slot` is published and by reference, and the consumer lock is held.
+            let ended = unsafe { apply_reference(&slot, origin, context, attaches, scratch) };
             if !ended {
                 break;
             }
@@ -160,6 +153,29 @@ fn serve(
     }
     consuming.consumer.advance(position);
     position != first
+}
+
+/// Applies a slot by reference, or a part of it. True if that ends it.
+///
+/// # Safety
+/// The slot is by reference and published, and the caller holds the consumer lock of its channel.
+#[inline(never)]
+unsafe fn apply_reference(
+    slot: &PublishedSlot,
+    origin: Rank,
+    context: &Context,
+    attaches: &mut bool,
+    scratch: &mut Vec<u8>,
+) -> bool {
+    let origin = context.parts.rank(origin).info.0.process.pid;
+    // SAFETY: the slot is published and by reference, and the consumer lock is held (contract of
+    // this function). The origin has checked the target bytes against this window.
+    unsafe {
+        match slot.tag.is_atomic() {
+            true => accumulate_reference::apply(slot, context, origin, attaches, scratch),
+            false => help(slot, context.base, origin, attaches),
+        }
+    }
 }
 
 /// Whether the target bytes of a slot are still attached. If not, the program has detached them too

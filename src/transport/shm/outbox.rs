@@ -19,8 +19,6 @@ use super::run_list::{self, RUNS_MAX, RunList, StridedRun};
 use super::scattered::SCATTERED_CLASSES;
 use super::stall::StallDetector;
 
-use by_kernel::Referred;
-
 /// Longest operation, in bytes, that is sent in one slot. For these, a second slot does not pay.
 pub(super) const SHORT: usize = 8 * 1024;
 
@@ -514,7 +512,8 @@ impl Outbox {
     }
 
     /// Notices what was applied and sends what waits. True if anything moved.
-    #[inline]
+    // As a function of its own, it makes an atomic operation of 8 bytes 60 ns slower.
+    #[inline(always)]
     pub(super) fn poll(&mut self) -> bool {
         let moved = self.see_applied();
         self.stall.note(moved || self.applied == self.tail);
@@ -532,22 +531,11 @@ impl Outbox {
     #[inline]
     fn see_applied(&mut self) -> bool {
         let (head, before) = (self.channel().words().applied(), self.applied);
-        let referred = match self.long {
-            Some(LongOp { means: Means::Referred(position), .. }) => {
-                self.see_referred(position, head)
-            }
-            _ => Referred::NothingNew,
-        };
-        if !self.references.is_empty() {
-            self.see_references(head);
-        } else {
-            (self.applied, self.passed) = (head, head);
+        if self.long.is_some() || !self.references.is_empty() {
+            return self.see_long(head);
         }
-        if referred == Referred::Applied {
-            // So that the call that posted it finds it complete.
-            self.collect_applied();
-        }
-        self.applied != before || referred != Referred::NothingNew
+        (self.applied, self.passed) = (head, head);
+        self.applied != before
     }
 
     /// Whether the operation published last is complete already. Its stage is not reported then.

@@ -13,7 +13,7 @@ use super::{LongOp, Means, Outbox, SentSlot};
 
 /// What was seen of an accumulate by reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Referred {
+enum Referred {
     NothingNew,
     Moved,
     /// All is applied.
@@ -21,10 +21,32 @@ pub(super) enum Referred {
 }
 
 impl Outbox {
+    /// Notices what was applied while a long operation or slots by reference are open. True if
+    /// there was anything new.
+    #[inline(never)]
+    pub(super) fn see_long(&mut self, head: u64) -> bool {
+        let before = self.applied;
+        let referred = match self.long {
+            Some(LongOp { means: Means::Referred(position), .. }) => {
+                self.see_referred(position, head)
+            }
+            _ => Referred::NothingNew,
+        };
+        if self.references.is_empty() {
+            (self.applied, self.passed) = (head, head);
+        } else {
+            self.see_references(head);
+        }
+        if referred == Referred::Applied {
+            // So that the call that posted it finds it complete.
+            self.collect_applied();
+        }
+        self.applied != before || referred != Referred::NothingNew
+    }
+
     /// Notices how much of the accumulate by reference at `position` is applied. If its slot has
     /// been passed, ends it, or lets what is left be sent in pieces.
-    #[inline(never)]
-    pub(super) fn see_referred(&mut self, position: u64, head: u64) -> Referred {
+    fn see_referred(&mut self, position: u64, head: u64) -> Referred {
         // SAFETY: this process published the reference at `position`, and writes no slot that it
         // has not collected; it collects this one after it has been passed.
         let seen = unsafe { accumulate_reference::progress(self.channel(), position) };
@@ -47,8 +69,7 @@ impl Outbox {
 
     /// Notices what was applied while slots by reference are open. Does not count a slot as applied
     /// if it is to be sent again.
-    #[inline(never)]
-    pub(super) fn see_references(&mut self, head: u64) {
+    fn see_references(&mut self, head: u64) {
         while let Some(missing) = self.references.pass(self.channel(), head) {
             if let Some((position, op, ticket)) = missing {
                 self.slots[position as usize % SLOTS].ends = None;
