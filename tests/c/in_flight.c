@@ -168,12 +168,11 @@ static void attend(uint64_t *state, const int64_t *finished, int64_t round)
 static void one_round(uint64_t seed, int round, Window *flags)
 {
     static Operation list[MOST];
-    uint64_t common = seed + (uint64_t)round, mine;
+    uint64_t common = seed + (uint64_t)round;
     int way = (int)(next_random(&common) % WAYS), apart = 1 + (int)(next_random(&common) % 7);
     int target = (me + apart) % ranks, origin = (me + ranks - apart % ranks) % ranks;
     static int64_t sums[SUMS];
-    uint64_t theirs = common * 31 + (uint64_t)origin;
-    mine = common * 31 + (uint64_t)me;
+    uint64_t mine = common * 31 + (uint64_t)me, theirs = common * 31 + (uint64_t)origin;
     int count = operations(seed, round, me, target, list);
     prepare(list, count);
     memset(memory + (size_t)(ranks + 1) * AREA, 0, sizeof sums);

@@ -46,6 +46,12 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// This process's side of a put or get.
+    #[must_use]
+    pub fn local(&self, kind: OpKind) -> Option<&Side> {
+        if kind == OpKind::Put { self.origin.as_ref() } else { self.result.as_ref() }
+    }
+
     /// The operation without its shape, if it is a put or get of a single run on each side.
     #[must_use]
     pub fn as_single_run(&self, op: &Op) -> Option<Op> {

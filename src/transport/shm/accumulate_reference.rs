@@ -25,7 +25,7 @@ use super::accumulate::LOCK_HOLD_BYTES;
 use super::channel::{Channel, PublishedSlot};
 use super::cma::{self, Direction};
 use super::context::Context;
-use super::reference::{LONG_CLASSES, REFERENCE_MAX, Reference};
+use super::reference::{REFERENCE_MAX, Reference};
 
 /// Shortest operation by reference.
 pub(super) const ACCUMULATE_MIN: u64 = 16 * 1024;
@@ -41,20 +41,6 @@ pub(super) fn suits(op: &Op) -> bool {
         && (ACCUMULATE_MIN..=REFERENCE_MAX).contains(&op.len)
         && op.shape.is_none()
         && op.notification.is_none()
-}
-
-/// The class of such a length: one for each doubling, and one for all above.
-pub(super) fn class(len: u64) -> usize {
-    ((len / ACCUMULATE_MIN).ilog2() as usize).min(LONG_CLASSES - 1)
-}
-
-/// Writes the reference into a slot's payload, which the origin then publishes.
-///
-/// # Safety
-/// `data` is the payload inside the slot, and the slot is the origin's to write.
-pub(super) unsafe fn write(data: *mut u8, op: &Op) {
-    // SAFETY: the contract of this function; the slot has room for a reference, aligned to words.
-    unsafe { data.cast::<Reference>().write(Reference::new(op.origin.0)) };
 }
 
 /// How far an operation has come.

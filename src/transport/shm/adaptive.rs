@@ -46,6 +46,14 @@ pub(super) enum Way {
     Channel,
 }
 
+/// Classes of lengths; see [`class`].
+pub(super) const CLASSES: usize = 10;
+
+/// The class of a length from `shortest` on: one for each doubling, and one for all above.
+pub(super) fn class(len: u64, shortest: u64) -> usize {
+    ((len / shortest).ilog2() as usize).min(CLASSES - 1)
+}
+
 /// The ways of dense puts and gets, and those of accumulates and of derived datatypes. The last is
 /// [`Way::Channel`].
 pub(super) const COPIES: &[Way] = &[Way::Alone, Way::Divided, Way::Channel];

@@ -14,22 +14,22 @@
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::engine::{Op, OpKind, Posted, Rank, Stage, Ticket};
 use crate::sync::Ordering::Relaxed;
 use crate::sync::yield_now;
 use crate::transport::datatype::Shapes;
 
-use super::accumulate_reference;
-use super::adaptive::{Choice, Way};
+use super::accumulate_reference::{self, ACCUMULATE_MIN};
+use super::adaptive::{self, Choice, Way};
 use super::cma::{self, Batch, Direction};
 use super::cma_consumer::{CmaConsumer, CmaPeer};
 use super::context::Context;
 use super::gather::GATHERED_MAX;
 use super::inbox::Inbox;
 use super::outbox::{Outbox, SHORT};
-use super::reference::{BY_KERNEL_MIN, DIVIDED_MIN, buffer_of, long_class};
+use super::reference::{BY_KERNEL_MIN, DIVIDED_MIN, buffer_of};
 use super::regions::Regions;
 use super::scattered::SCATTERED_MIN;
 
@@ -201,7 +201,7 @@ impl Channels {
     /// Copies a long put or get in the way that has been the fastest for its length.
     #[allow(clippy::disallowed_methods, reason = "only to learn which way is the fastest")]
     fn post_divided(&mut self, index: u32, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> Posted {
-        let class = long_class(op.len);
+        let class = adaptive::class(op.len, DIVIDED_MIN);
         let Choice { way, timed } = self.outboxes[index as usize].long_ways[class].choose();
         let begin = timed.then(Instant::now);
         let posted = match way {
@@ -217,13 +217,22 @@ impl Channels {
             Way::Channel => self.post_long(index, op, ticket, shapes),
             _ => self.post_alone(index, op, ticket, shapes),
         };
-        if let Some(begin) = begin
-            && posted != Posted::NoResource
-        {
-            self.drive_while(index, |outbox| !outbox.is_applied());
-            self.outboxes[index as usize].long_ways[class].note(way, begin.elapsed());
+        if let Some(took) = self.end_trial(index, begin, posted) {
+            self.outboxes[index as usize].long_ways[class].note(way, took);
         }
         posted
+    }
+
+    /// Completes an operation on trial that was posted; returns its time. `begin`: if it is timed.
+    pub(super) fn end_trial(
+        &mut self,
+        index: u32,
+        begin: Option<Instant>,
+        posted: Posted,
+    ) -> Option<Duration> {
+        let begin = begin.filter(|_| posted != Posted::NoResource)?;
+        self.drive_while(index, |outbox| !outbox.is_applied());
+        Some(begin.elapsed())
     }
 
     /// Copies the operations that wait for a common system call.
@@ -274,16 +283,15 @@ impl Channels {
         shapes: &mut Shapes,
     ) -> Posted {
         let outbox = &mut self.outboxes[index as usize];
-        let class = accumulate_reference::class(op.len);
+        let class = adaptive::class(op.len, ACCUMULATE_MIN);
         let Choice { way, timed } = outbox.accumulate_ways[class].choose();
         let begin = timed.then(Instant::now);
         if !outbox.begin_long(op, ticket, shapes, way == Way::Alone) {
             return Posted::NoResource;
         }
         let posted = self.drive_long(index, op, ticket);
-        if let Some(begin) = begin {
-            self.drive_while(index, |outbox| !outbox.is_applied());
-            self.outboxes[index as usize].accumulate_ways[class].note(way, begin.elapsed());
+        if let Some(took) = self.end_trial(index, begin, posted) {
+            self.outboxes[index as usize].accumulate_ways[class].note(way, took);
         }
         posted
     }
@@ -358,7 +366,7 @@ impl Channels {
     }
 
     /// Drives an outbox while `unfinished`, or until it stops moving and cannot be assisted.
-    pub(super) fn drive_while(&mut self, index: u32, unfinished: impl Fn(&Outbox) -> bool) {
+    fn drive_while(&mut self, index: u32, unfinished: impl Fn(&Outbox) -> bool) {
         let parts = self.context.parts;
         let polls = &parts.rank(self.outboxes[index as usize].target).polls.0;
         let (mut idle, mut checks_left, mut yields) = (0, IDLE_CHECKS, 0);

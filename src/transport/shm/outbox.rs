@@ -10,11 +10,11 @@ use crate::transport::copy;
 use crate::transport::datatype::element::{FIRST_FOREIGN, reduction};
 use crate::transport::datatype::{self, Shape, Shapes, whole};
 
-use super::adaptive::{COPIES, Fastest, TWO_WAYS};
+use super::adaptive::{CLASSES, COPIES, Fastest, TWO_WAYS};
 use super::channel::{Channel, IN_SLOT, INLINE, PAYLOAD, SLOTS, Tag};
 use super::gather::Gather;
 use super::protocol::publish;
-use super::reference::{LONG_CLASSES, References};
+use super::reference::References;
 use super::run_list::{self, RUNS_MAX, RunList, StridedRun};
 use super::scattered::SCATTERED_CLASSES;
 use super::stall::StallDetector;
@@ -107,9 +107,9 @@ pub(super) struct Outbox {
     /// Short puts or gets that wait for a common system call.
     pub(super) gather: Gather,
     /// How to copy long puts and gets, by the binary logarithm of their length.
-    pub(super) long_ways: [Fastest; LONG_CLASSES],
+    pub(super) long_ways: [Fastest; CLASSES],
     /// The same for accumulates.
-    pub(super) accumulate_ways: [Fastest; LONG_CLASSES],
+    pub(super) accumulate_ways: [Fastest; CLASSES],
     /// The same for puts and gets of derived datatypes.
     pub(super) scattered_ways: [Fastest; SCATTERED_CLASSES],
     /// Operations by reference that failed, and follow the long operation.
@@ -150,8 +150,8 @@ impl Outbox {
             stall: StallDetector::new(polls),
             references: References::default(),
             gather: Gather::default(),
-            long_ways: [Fastest::of(COPIES); LONG_CLASSES],
-            accumulate_ways: [Fastest::of(TWO_WAYS); LONG_CLASSES],
+            long_ways: [Fastest::of(COPIES); CLASSES],
+            accumulate_ways: [Fastest::of(TWO_WAYS); CLASSES],
             scattered_ways: [Fastest::of(TWO_WAYS); SCATTERED_CLASSES],
             redone: VecDeque::new(),
             accumulates_refused: false,

@@ -32,14 +32,6 @@ pub const BY_KERNEL_MIN: u64 = 512;
 pub(super) const REFERENCE_MAX: u64 = u32::MAX as u64;
 /// From this length on, both ends copy the same operation.
 pub(super) const DIVIDED_MIN: u64 = 64 * 1024;
-/// Classes of such lengths; see [`long_class`].
-pub(super) const LONG_CLASSES: usize = 10;
-
-/// The class of a length from [`DIVIDED_MIN`] on: one for each doubling, and one for all above.
-pub(super) fn long_class(len: u64) -> usize {
-    ((len / DIVIDED_MIN).ilog2() as usize).min(LONG_CLASSES - 1)
-}
-
 /// Bytes of a chunk: enough to hide the cost of a system call, and few enough that both ends finish
 /// at about the same time.
 const CHUNK_MIN: u64 = 32 * 1024;
@@ -205,13 +197,8 @@ impl References {
         self.is_empty() && self.leaving.skips()
     }
 
-    /// Writes the reference into a slot, which the caller publishes at `position`.
-    ///
-    /// # Safety
-    /// `data` is the payload inside that slot, and the slot is the origin's to write.
-    pub(super) unsafe fn write(&mut self, data: *mut u8, position: u64, op: &Op, ticket: Ticket) {
-        // SAFETY: the slot has room for a reference, aligned to its words, and is the origin's.
-        unsafe { data.cast::<Reference>().write(Reference::new(buffer_of(op))) };
+    /// Adds the operation that the caller publishes at `position`.
+    pub(super) fn push(&mut self, position: u64, op: &Op, ticket: Ticket) {
         let (copied, failed, waited) = (0, false, false);
         self.open.push_back(Open { position, op: *op, ticket, copied, failed, waited });
     }

@@ -7,13 +7,13 @@
 
 use std::time::Instant;
 
-use crate::engine::{Op, OpKind, Posted, Ticket};
+use crate::engine::{Op, Posted, Ticket};
 use crate::transport::datatype::{Pair, Shape, Shapes};
 
-use super::adaptive::{Choice, Way};
+use super::adaptive::{self, CLASSES, Choice, Way};
 use super::channels::Channels;
 use super::cma::Direction;
-use super::reference::LONG_CLASSES;
+use super::reference::buffer_of;
 
 /// Shortest operation that is copied so, in bytes.
 pub(super) const SCATTERED_MIN: u64 = 16 * 1024;
@@ -22,24 +22,20 @@ const RUN_MIN: u64 = 1024;
 /// Runs from this length on, on average, are a class of their own.
 const LONG_RUN: u64 = 8 * 1024;
 /// Classes of operations; see [`class`].
-pub(super) const SCATTERED_CLASSES: usize = 2 * LONG_CLASSES;
+pub(super) const SCATTERED_CLASSES: usize = 2 * CLASSES;
 /// Runs and bytes between two system calls, about.
 const RUNS_PER_CALL: usize = 1024;
 const BYTES_PER_CALL: u64 = 4 << 20;
 
 /// The class of an operation of `len` bytes in runs of `run` bytes on average.
 fn class(len: u64, run: u64) -> usize {
-    let doublings = ((len / SCATTERED_MIN).ilog2() as usize).min(LONG_CLASSES - 1);
-    if run < LONG_RUN { doublings } else { LONG_CLASSES + doublings }
+    adaptive::class(len, SCATTERED_MIN) + if run < LONG_RUN { 0 } else { CLASSES }
 }
 
 /// The buffer of a put or get, and the walk through its data on this side and at the target.
 fn walk<'a>(op: &Op, shape: &'a Shape) -> Option<(*mut u8, Pair<'a>)> {
-    let (buffer, side) = match op.kind {
-        OpKind::Put => (op.origin, &shape.origin),
-        _ => (op.result, &shape.result),
-    };
-    Some((buffer.0 as *mut u8, Pair::new(side.as_ref()?, &shape.target, 0)))
+    let side = shape.local(op.kind)?;
+    Some((buffer_of(op) as *mut u8, Pair::new(side, &shape.target, 0)))
 }
 
 /// Number of runs that an operation is divided into. `None` if there are more than `most`.
@@ -75,11 +71,8 @@ impl Channels {
         } else {
             self.send_shaped(index, op, ticket, shapes)
         };
-        if let Some(begin) = begin
-            && posted != Posted::NoResource
-        {
-            self.drive_while(index, |outbox| !outbox.is_applied());
-            self.outboxes[index as usize].scattered_ways[class].note(way, begin.elapsed());
+        if let Some(took) = self.end_trial(index, begin, posted) {
+            self.outboxes[index as usize].scattered_ways[class].note(way, took);
         }
         Some(posted)
     }

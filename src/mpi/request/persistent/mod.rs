@@ -122,19 +122,21 @@ pub(crate) fn wait(request: Option<&Cell<MPI_Request>>, status: Status<'_>) -> O
         active(ours)?;
         return Some(finish_one("MPI_Wait", ours, status));
     };
-    match guard[window].engine.expectation_state(id) {
-        ExpectationState::Idle => return None,
-        ExpectationState::Waiting(_) => guard[window].tag_lead.pause(),
-        ExpectationState::Met(_) => {}
+    let state = guard[window].engine.expectation_state(id);
+    if state == ExpectationState::Idle {
+        return None;
+    }
+    let waits = matches!(state, ExpectationState::Waiting(_));
+    if waits {
+        guard[window].tag_lead.pause();
     }
     let (mut met, mut focused) = (None, FocusedPoll::default());
     drop(wait_for_request(guard, window, |window| {
         focused.look(window, |window| {
-            let waited = window.engine.expectations_waiting() > 0;
             let ExpectationState::Met(arrival) = state_after_look(window, id) else {
                 return false;
             };
-            if waited {
+            if waits {
                 window.tag_lead.learn(window.engine.unexpected() > 0);
             }
             window.engine.make_idle(id);

@@ -55,10 +55,8 @@ fn count_runs(side: &Side, most: u64) -> Option<u64> {
 
 /// Address of the data on this side, and their layout unless they are one run.
 fn local_data<'a>(op: &Op, shape: Option<&'a Shape>) -> (usize, Option<&'a Side>) {
-    match op.kind {
-        OpKind::Put => (op.origin.0, shape.and_then(|shape| shape.origin.as_ref())),
-        _ => (op.result.0, shape.and_then(|shape| shape.result.as_ref())),
-    }
+    let buffer = if op.kind == OpKind::Put { op.origin } else { op.result };
+    (buffer.0, shape.and_then(|shape| shape.local(op.kind)))
 }
 
 impl Endpoint {

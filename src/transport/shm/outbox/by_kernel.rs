@@ -8,7 +8,7 @@ use super::super::accumulate_reference;
 use super::super::channel::{IN_SLOT, SLOTS, Tag};
 use super::super::gather::GATHERED_MAX;
 use super::super::protocol::publish;
-use super::super::reference::{DIVIDED_MIN, Range};
+use super::super::reference::{DIVIDED_MIN, Range, Reference, buffer_of};
 use super::{LongOp, Means, Outbox, SentSlot};
 
 /// What was seen of an accumulate by reference.
@@ -99,14 +99,9 @@ impl Outbox {
         if self.long.is_some() || self.free_slots() == 0 || !self.references.shares(op.len) {
             return false;
         }
-        let channel = self.channel();
-        let slot = channel.slot(self.tail);
-        // SAFETY: a slot is free, so that at the tail is the origin's to write, with its payload.
-        unsafe {
-            slot.fill(op.disp, op.len as u32, IN_SLOT);
-            self.references.write(channel.data(slot, IN_SLOT), self.tail, op, ticket);
-        }
-        self.publish_reference(op, ticket);
+        self.references.push(self.tail, op, ticket);
+        // SAFETY: a slot is free.
+        unsafe { self.publish_reference(op, buffer_of(op), ticket) };
         true
     }
 
@@ -115,22 +110,27 @@ impl Outbox {
         if self.free_slots() == 0 {
             return false;
         }
-        let channel = self.channel();
-        let slot = channel.slot(self.tail);
-        // SAFETY: a slot is free, so that at the tail is the origin's to write, with its payload.
-        unsafe {
-            slot.fill(op.disp, op.len as u32, IN_SLOT);
-            accumulate_reference::write(channel.data(slot, IN_SLOT), op);
-        }
         let Some(long) = &mut self.long else { return false };
         long.means = Means::Referred(self.tail);
         let ticket = long.ticket;
-        self.publish_reference(op, ticket);
+        // SAFETY: a slot is free.
+        unsafe { self.publish_reference(op, op.origin.0, ticket) };
         true
     }
 
-    /// Publishes the slot at the tail, which has a reference.
-    fn publish_reference(&mut self, op: &Op, ticket: Ticket) {
+    /// Publishes an operation by reference to the buffer at `address`, in the slot at the tail.
+    ///
+    /// # Safety
+    /// A slot is free.
+    unsafe fn publish_reference(&mut self, op: &Op, address: usize, ticket: Ticket) {
+        let channel = self.channel();
+        let slot = channel.slot(self.tail);
+        // SAFETY: a slot is free, so that at the tail is the origin's to write, with its payload,
+        // which has room for a reference, aligned to its words.
+        unsafe {
+            slot.fill(op.disp, op.len as u32, IN_SLOT);
+            channel.data(slot, IN_SLOT).cast::<Reference>().write(Reference::new(address));
+        }
         self.slots[self.tail as usize % SLOTS] = SentSlot {
             ends: Some((ticket, Stage::Remote)),
             has_last: true,
@@ -138,7 +138,7 @@ impl Outbox {
             ..SentSlot::default()
         };
         let tag = Tag { is_reference: true, ..Tag::of(op, false) };
-        publish(&self.channel().slot(self.tail).stamp, self.tail, tag.encode());
+        publish(&slot.stamp, self.tail, tag.encode());
         self.tail += 1;
     }
 
