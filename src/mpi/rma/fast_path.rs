@@ -284,7 +284,7 @@ fn flush_among(handle: HostHandle, rank: u32) -> Option<c_int> {
 /// Bytes up to which the slot for a tag is claimed before the copy. The claim is an atomic
 /// operation, which waits for all earlier stores: after the copy, it would wait for the target's
 /// cache lines, and the tag could be stored only then. Later tags wait for a claimed slot, so a
-/// copy that takes longer than a wake of the target comes before the claim.
+/// longer copy comes before the claim.
 const CLAIMED_FIRST: u64 = 8192;
 
 /// As [`notified`], with a tag in place of a counter, and not under `MPI_THREAD_MULTIPLE`. If there
