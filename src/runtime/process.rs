@@ -153,6 +153,13 @@ pub(crate) fn multiple() -> bool {
     PROCESS.multiple.load(Ordering::Relaxed)
 }
 
+/// The flag that is set while a thread is in the runtime, for [`Guarded`] contexts.
+///
+/// [`Guarded`]: crate::transport::guarded::Guarded
+pub(crate) fn guard_flag() -> &'static AtomicBool {
+    &PROCESS.inside
+}
+
 impl Drop for Guard {
     #[inline(always)]
     fn drop(&mut self) {

@@ -8,9 +8,11 @@ use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A value that one thread at a time uses.
+/// A value that only the holder of a lock uses.
 #[derive(Debug)]
 pub struct Guarded<T> {
+    /// Set while a thread holds the lock.
+    is_locked: &'static AtomicBool,
     is_used: AtomicBool,
     value: UnsafeCell<T>,
 }
@@ -20,20 +22,25 @@ pub struct Guarded<T> {
 unsafe impl<T: Send> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
-    /// Wraps a value.
+    /// Wraps a value. `is_locked` is set while any thread holds the lock.
     ///
     /// # Safety
-    /// All borrows happen under one lock, which is held until the borrow ends.
-    pub const unsafe fn new(value: T) -> Self {
-        Guarded { is_used: AtomicBool::new(false), value: UnsafeCell::new(value) }
+    /// All borrows happen under that lock, which is held until the borrow ends.
+    pub const unsafe fn new(value: T, is_locked: &'static AtomicBool) -> Self {
+        Guarded { is_locked, is_used: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
     /// Borrows the value.
     ///
     /// # Panics
-    /// If it is borrowed already.
+    /// If it is borrowed already, or no thread holds the lock.
     #[inline]
     pub fn borrow(&self) -> Borrowed<'_, T> {
+        // A caller without the lock seldom meets another one, so look at the lock itself too.
+        assert!(
+            self.is_locked.load(Ordering::Relaxed),
+            "a shared context is used without its lock"
+        );
         // Load and store suffice: the lock orders the borrows, and this only detects nested ones.
         assert!(!self.is_used.load(Ordering::Relaxed), "a shared context is used twice at a time");
         self.is_used.store(true, Ordering::Relaxed);
@@ -75,14 +82,28 @@ impl<T> Drop for Borrowed<'_, T> {
 mod tests {
     use super::*;
 
+    fn panics(value: &Guarded<i32>) -> bool {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| *value.borrow())).is_err()
+    }
+
     #[test]
     fn borrows_end_and_do_not_nest() {
+        static LOCKED: AtomicBool = AtomicBool::new(true);
         // SAFETY: one thread uses it.
-        let value = unsafe { Guarded::new(1) };
+        let value = unsafe { Guarded::new(1, &LOCKED) };
         *value.borrow() += 1;
         assert_eq!(*value.borrow(), 2);
         let _first = value.borrow();
-        let second = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| *value.borrow()));
-        assert!(second.is_err(), "two borrows at a time");
+        assert!(panics(&value), "two borrows at a time");
+    }
+
+    #[test]
+    fn borrows_need_the_lock() {
+        static LOCKED: AtomicBool = AtomicBool::new(false);
+        // SAFETY: one thread uses it.
+        let value = unsafe { Guarded::new(1, &LOCKED) };
+        assert!(panics(&value), "a borrow without the lock");
+        LOCKED.store(true, Ordering::Relaxed);
+        assert!(!panics(&value), "the lock is held");
     }
 }

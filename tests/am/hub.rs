@@ -2,6 +2,7 @@
 //! with delays, and in any order that MPI allows.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, Weak};
 
 use mpix_rma::engine::{Addr, Rank};
@@ -11,6 +12,9 @@ use mpix_rma::transport::am::context::{Context, SharedContext};
 use mpix_rma::transport::am::window_channel::PeerAddress;
 use mpix_rma::transport::am::wire::{Content, ENVELOPE, Packet};
 use mpix_rma::transport::guarded::Guarded;
+
+/// The lock of contexts that one thread uses, which needs none.
+pub static LOCKED: AtomicBool = AtomicBool::new(true);
 
 type Pair = (Process, Process);
 
@@ -138,7 +142,7 @@ pub fn contexts(hub: &Arc<Mutex<Hub>>) -> Vec<SharedContext> {
         let context = |me| {
             let carrier = HubCarrier { hub: Arc::downgrade(hub), me, has_started: false };
             // SAFETY: each test uses it in one thread.
-            Arc::new(unsafe { Guarded::new(Context::new(Box::new(carrier), 7, me)) })
+            Arc::new(unsafe { Guarded::new(Context::new(Box::new(carrier), 7, me), &LOCKED) })
         };
         held.contexts = (0..held.ranks).map(context).collect();
     }

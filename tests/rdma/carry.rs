@@ -14,7 +14,7 @@ use mpix_rma::transport::rdma::ibverbs::PortSelection;
 use mpix_rma::transport::rdma::{Endpoint, NicAtomics, SharedContext, WindowMemory};
 use mpix_rma::transport::shm::ShmWindow;
 
-use crate::hub::Hub;
+use crate::hub::{Hub, LOCKED};
 use crate::memory_device::{MemoryDevice, SimulatedNetwork};
 
 /// Some messages bypass the hub.
@@ -67,7 +67,7 @@ fn beside(hub: &Arc<Mutex<Hub>>) -> Beside {
                     context.set_max_qps(most);
                 }
                 // SAFETY: each test uses it in one thread.
-                Arc::new(unsafe { Guarded::new(context) })
+                Arc::new(unsafe { Guarded::new(context, &LOCKED) })
             })
             .collect();
         Box::new((Arc::new(contexts), net))

@@ -18,6 +18,7 @@ use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 use crate::runtime::bootstrap::PortCard;
 use crate::runtime::enter;
+use crate::runtime::process::guard_flag;
 use crate::transport::am::context::{Context, SharedContext};
 use crate::transport::am::window_channel::{PeerAddress, WindowChannel};
 use crate::transport::guarded::Guarded;
@@ -82,7 +83,7 @@ fn context_over(comm: MPI_Comm, name: u64) -> SharedContext {
     host_calls::comm_rank(comm, &mut process);
     let carrier = Box::new(HostCarrier::new(comm));
     // SAFETY: contexts are used under the runtime's guard only.
-    Arc::new(unsafe { Guarded::new(Context::new(carrier, name, process as u32)) })
+    Arc::new(unsafe { Guarded::new(Context::new(carrier, name, process as u32), guard_flag()) })
 }
 
 /// Opens the channel of a new window. Collective if its processes do not share a context.

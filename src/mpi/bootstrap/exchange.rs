@@ -10,7 +10,6 @@ use crate::mpi::bootstrap::{Part, rdma};
 use crate::mpi::progress::{drive, hook};
 use crate::runtime::bootstrap::{CARD, CONTRIBUTION, Card, Contribution, Setup, Waiting};
 use crate::runtime::progress::Backoff;
-use crate::transport::rdma::capabilities::advertise;
 use crate::transport::shm::{self, Bootstrap, Memory};
 
 /// One process's side of the exchange, and the set-up that decides the steps.
@@ -83,7 +82,8 @@ impl Exchange {
     fn gather_first(&mut self, mine: &[u8], all: &mut [u8]) -> c_int {
         self.port = ReservedPort::reserve();
         let single = self.part.single;
-        let card = self.card(rdma::opened().map(|context| advertise(context.as_ref(), single)));
+        let card =
+            self.card(rdma::opened().map(|context| rdma::capability(context.as_ref(), single)));
         let mut record = mine.to_vec();
         record.extend_from_slice(&self.setup.contribution().encode());
         record.extend_from_slice(&card.encode());

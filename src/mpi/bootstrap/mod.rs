@@ -27,7 +27,6 @@ use crate::runtime::{Transport, enter, progress};
 use crate::transport::am;
 use crate::transport::am::window_channel::WindowChannel;
 use crate::transport::members::Members;
-use crate::transport::rdma::capabilities::advertise;
 use crate::transport::rdma::{Endpoint, SharedContext, WindowMemory};
 use crate::transport::router::Router;
 use crate::transport::shm::{self, Alone, Bootstrap, Memory, ShmWindow};
@@ -89,10 +88,7 @@ pub(crate) fn make(exchange: &mut Exchange, settings: shm::Settings) -> Result<T
             Action::Advertise => {
                 let agreed = exchange.setup.agreement().map(|agreement| agreement.reach);
                 device = rdma::open_context(agreed == Some(Reach::Verbs));
-                let capability = {
-                    let _guard = enter();
-                    advertise(device.as_ref(), exchange.part.single)
-                };
+                let capability = rdma::capability(device.as_ref(), exchange.part.single);
                 Event::Advertised(exchange.advertise(capability))
             }
             Action::OpenChannel => {

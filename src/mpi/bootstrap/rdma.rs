@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::engine::Rank;
 use crate::runtime::enter;
+use crate::runtime::process::guard_flag;
 use crate::transport::guarded::Guarded;
 use crate::transport::members::RankTable;
-use crate::transport::rdma::capabilities::plan;
+use crate::transport::rdma::capabilities::{advertise, plan};
 use crate::transport::rdma::context::Context;
 use crate::transport::rdma::device::DeviceError;
 use crate::transport::rdma::handshake::ProcessId;
@@ -43,7 +44,7 @@ pub(crate) fn open_context(required: bool) -> Option<SharedContext> {
             Ok(context) => {
                 log::info!("verbs: {}", context.describe());
                 // SAFETY: contexts are used under the runtime's guard only.
-                let context = Arc::new(unsafe { Guarded::new(context) });
+                let context = Arc::new(unsafe { Guarded::new(context, guard_flag()) });
                 enter().network.set_rdma(Some(Arc::clone(&context)));
                 Some(context)
             }
@@ -58,6 +59,13 @@ pub(crate) fn open_context(required: bool) -> Option<SharedContext> {
         }
     };
     context.get_or_insert_with(look).clone()
+}
+
+/// The capability byte that this process advertises for a new window, in which all accumulates are
+/// of single elements if `single_element` is set.
+pub(super) fn capability(context: Option<&SharedContext>, single_element: bool) -> u8 {
+    let _guard = enter();
+    advertise(context, single_element)
 }
 
 /// The value of a setting, unless it is empty.
