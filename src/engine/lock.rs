@@ -5,11 +5,15 @@
 //! `Next` word, and the second to arrive performs the hand-over [LK-3]. Whoever grants a reader
 //! also grants the readers behind it, because their processes may be computing [LK-1].
 //!
-//! Without a queue, readers own no node. `Tail` counts them: one compare-and-swap to enter, one to
-//! leave. A request that queues swaps that count out of `Tail` and adds it to `Readers`. A reader
-//! that leaves decrements whichever word holds a count. Readers are interchangeable, so only the
-//! sum of both words matters. The sum is too low only while a queuing request carries the count;
-//! `Readers` may then be negative, and no other process inspects it.
+//! Without a queue, readers own no node. A reader enters by one addition to `Tail` and leaves by
+//! one subtraction from `Readers`, so that readers who compete need no second attempt. A request
+//! that queues swaps the count out of `Tail` and adds it to `Readers`. Readers are interchangeable,
+//! so only the sum of both words matters. The sum is too low only while a queuing request carries
+//! the count; `Readers` may then be negative, and no other process inspects it.
+//!
+//! A reader that finds a node in `Tail` has not entered, and queues. What it added to the word is
+//! ignored: with a node, the count means nothing, and whoever removes the node clears it. Both
+//! counts are modulo 2^31.
 //!
 //! Every other request owns a node at its origin, named by origin and sequence number. The node's
 //! `Next` word holds
@@ -31,23 +35,30 @@ const EMPTY: u64 = 0;
 const READER_ACTIVE: u64 = 1 << 32;
 const RELEASED: u64 = 2 << 32;
 /// In `Readers`: a writer waits for the last reader. `NextWriter` holds its node.
-const WRITER_WAITS: u64 = 1 << 32;
+const WRITER_WAITS: u64 = 1;
 
-/// In `Tail` without a node: the unit of the reader count in the high 32 bits.
-const ONE_READER: u64 = 1 << 32;
-/// Attempts of a reader to be counted in `Tail` before it queues.
-const TRIES: usize = 3;
-
+/// In `Tail` and `Readers`: the unit of the reader count in the high 31 bits.
+const ONE_READER: u64 = 1 << 33;
+/// In `Tail`: these bits are 0 without a node.
+const NODE: u64 = 0xffff_ffff;
+/// In `Tail` without a node: half of the count's range has been used. A reader that sees this
+/// queues, which moves the count to `Readers` before it could wrap to 0.
+const COUNTED_MANY: u64 = 1 << 63;
 /// In `Tail` without a node: `Readers` may count readers with nodes. Without this flag it does not.
-const LEFT_BEHIND: u64 = 1 << 63;
+const LEFT_BEHIND: u64 = 1 << 32;
 
-/// Number of readers in a `Tail` without a node.
+/// The readers counted in a `Tail` without a node, in units of [`ONE_READER`].
 fn counted(tail: u64) -> u64 {
-    (tail & !LEFT_BEHIND) >> 32
+    tail & ONE_READER.wrapping_neg()
 }
 
+/// Attempts to remove a node from `Tail` while readers add to the word. They queue afterwards, so
+/// the node may as well stay.
+const TRIES: usize = 3;
+
 /// A queue node: sequence number (high 32 bits), rank + 1, mode (lowest bit). The low 32 bits are
-/// never 0.
+/// never 0. Of a node read from `Tail`, only the lowest bit of the sequence number is certain,
+/// because readers may have been added to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node(u64);
 
@@ -61,7 +72,7 @@ impl Node {
     }
 
     fn from_word(word: u64) -> Option<Self> {
-        (word as u32 != 0).then_some(Node(word))
+        (word & NODE != 0).then_some(Node(word))
     }
 
     fn rank(self) -> Rank {
@@ -74,6 +85,12 @@ impl Node {
 
     fn is_writer(self) -> bool {
         self.0 & 1 == 1
+    }
+
+    /// Whether `tail` holds this node. (A process's latest two nodes have different lowest bits of
+    /// their sequence numbers, and earlier ones are in no queue.)
+    fn is_in(self, tail: u64) -> bool {
+        (self.0 ^ tail) & (ONE_READER - 1) == 0
     }
 
     fn next(self, target: Rank) -> LockWord {
@@ -173,7 +190,7 @@ pub struct Released {
 }
 
 /// Requests the lock. A free lock is granted at once, by one exchange on `Tail` or, for a reader,
-/// by one compare-and-swap.
+/// by one addition.
 #[inline(always)]
 pub fn enqueue(
     mem: &mut Replay<'_, impl LockMemory>,
@@ -207,12 +224,16 @@ pub fn enqueue(
         // This request is the first of the queue. Readers that were counted in `Tail`, or that left
         // the queue out of order, may still be active.
         (_, LockMode::Exclusive) => {
-            if carried == 0 && (!left_behind || mem.load(target, LockWord::Readers)? == 0) {
+            let readers = match carried {
+                0 if left_behind => mem.load(target, LockWord::Readers)?,
+                0 => 0,
+                _ => mem.add(target, LockWord::Readers, carried)?.wrapping_add(carried),
+            };
+            if readers == 0 {
                 return queued(GRANTED);
             }
             mem.store(target, LockWord::NextWriter, me.0)?;
-            let readers = mem.add(target, LockWord::Readers, WRITER_WAITS + carried)?;
-            if readers.wrapping_add(carried) == 0 {
+            if mem.add(target, LockWord::Readers, WRITER_WAITS)? == 0 {
                 mem.add(target, LockWord::Readers, WRITER_WAITS.wrapping_neg())?;
                 return queued(GRANTED);
             }
@@ -221,19 +242,15 @@ pub fn enqueue(
     }
 }
 
-/// Counts a reader in a `Tail` without a node. False if there is a node, or under contention.
+/// Counts a reader in `Tail`. False if there is a node: the reader has to queue.
 #[inline(always)]
 fn count_reader(mem: &mut Replay<'_, impl LockMemory>, target: Rank) -> Result<bool, Suspended> {
-    let mut tail = 0;
-    for _ in 0..TRIES {
-        let met = mem.compare_swap(target, LockWord::Tail, tail, tail + ONE_READER)?;
-        if met == tail {
-            return Ok(true);
-        }
-        if Node::from_word(met).is_some() {
-            return Ok(false);
-        }
-        tail = met;
+    let before = mem.add(target, LockWord::Tail, ONE_READER)?;
+    if before & (NODE | COUNTED_MANY) == 0 {
+        return Ok(true);
+    }
+    if Node::from_word(before).is_none() {
+        leave_readers(mem, target)?;
     }
     Ok(false)
 }
@@ -259,18 +276,17 @@ pub fn release(
     const ALONE: Released = Released { passed_on: false, next_reader: None };
     let target = request.target();
     if !request.is_queued() {
-        discount_reader(mem, target)?;
+        leave_readers(mem, target)?;
         return Ok(ALONE);
     }
     let me = request.node(mem.me());
     let mut met = mem.look(me.next(target));
     if Node::from_word(met).is_none() {
-        let empty = if request.mode() == LockMode::Shared { LEFT_BEHIND } else { 0 };
-        if mem.compare_swap(target, LockWord::Tail, me.0, empty)? == me.0 {
-            met = EMPTY;
+        met = if remove_last(mem, target, me)? {
+            EMPTY
         } else {
-            met = mem.swap(me.rank(), me.next(target), RELEASED)?;
-        }
+            mem.swap(me.rank(), me.next(target), RELEASED)?
+        };
     }
     let successor = Node::from_word(met);
     match request.mode() {
@@ -296,29 +312,32 @@ pub fn release(
     }
 }
 
-/// Removes a reader without a node from `Tail`, or from `Readers` if `Tail` counts none or is
-/// contended. In the latter case `Tail` is one too high and `Readers` one too low until a request
-/// that queues adds them up.
+/// Removes a node from `Tail` if it is the last one there.
 #[inline(always)]
-fn discount_reader(mem: &mut Replay<'_, impl LockMemory>, target: Rank) -> Result<(), Suspended> {
-    let mut tail = ONE_READER;
+fn remove_last(
+    mem: &mut Replay<'_, impl LockMemory>,
+    target: Rank,
+    node: Node,
+) -> Result<bool, Suspended> {
+    let empty = if node.is_writer() { 0 } else { LEFT_BEHIND };
+    let mut tail = node.0;
     for _ in 0..TRIES {
-        let met = mem.compare_swap(target, LockWord::Tail, tail, tail - ONE_READER)?;
+        let met = mem.compare_swap(target, LockWord::Tail, tail, empty)?;
         if met == tail {
-            return Ok(());
+            return Ok(true);
         }
-        if counted(met) == 0 || Node::from_word(met).is_some() {
+        if !node.is_in(met) {
             break;
         }
         tail = met;
     }
-    leave_readers(mem, target)
+    Ok(false)
 }
 
 /// Removes a reader from `Readers`. The last reader before a waiting writer grants that writer.
 fn leave_readers(mem: &mut Replay<'_, impl LockMemory>, target: Rank) -> Result<(), Suspended> {
-    let before = mem.add(target, LockWord::Readers, 1u64.wrapping_neg())?;
-    if before == WRITER_WAITS + 1 {
+    let before = mem.add(target, LockWord::Readers, ONE_READER.wrapping_neg())?;
+    if before == WRITER_WAITS + ONE_READER {
         // Every request that could be granted now is queued behind that writer.
         let writer = mem.load(target, LockWord::NextWriter)?;
         mem.add(target, LockWord::Readers, WRITER_WAITS.wrapping_neg())?;
@@ -337,7 +356,7 @@ pub fn grant_reader(
     admit(mem, target, reader, 0, true)
 }
 
-/// Makes a reader active. `carried`: the number of readers that it took off `Tail`. `write_grant`:
+/// Makes a reader active. `carried`: the count of readers that it took off `Tail`. `write_grant`:
 /// write its grant word, because another process waits. Returns the reader directly behind it.
 fn admit(
     mem: &mut Replay<'_, impl LockMemory>,
@@ -346,7 +365,7 @@ fn admit(
     carried: u64,
     write_grant: bool,
 ) -> Result<Option<Node>, Suspended> {
-    mem.add(target, LockWord::Readers, carried + 1)?;
+    mem.add(target, LockWord::Readers, carried.wrapping_add(ONE_READER))?;
     let met = mem.compare_swap(reader.rank(), reader.next(target), EMPTY, READER_ACTIVE)?;
     if write_grant {
         // From here on the node belongs to its owner again.

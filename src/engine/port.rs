@@ -243,11 +243,11 @@ pub enum LockWord {
     Licence,
     /// At each licensed process: the value of `Licensed` below it.
     NextLicensed,
-    /// At each target: the last node of its queue. Without a node: the number of readers that hold
-    /// the lock (high 32 bits).
+    /// At each target: the last node of its queue. Without a node: how many readers have entered
+    /// since there was one (high 31 bits).
     Tail,
-    /// At each target: active readers that `Tail` does not count, and a flag that a writer waits
-    /// for the last of them.
+    /// At each target: readers that have entered and `Tail` does not count, less those that have
+    /// left (high 31 bits), and a flag that a writer waits for the last of them.
     Readers,
     /// At each target: the node of the waiting writer.
     NextWriter,

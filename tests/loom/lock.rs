@@ -63,13 +63,13 @@ impl Words {
         }
     }
 
-    /// Nothing is held once everybody has left. (A reader may be counted in one word and discounted
-    /// in another, so the sum matters.)
+    /// Nothing is held once everybody has left. (Readers enter in one word and leave in another, so
+    /// the sum matters.)
     fn assert_free(&self) {
         let get = |word: &AtomicU64| word.load(Ordering::SeqCst);
         assert_eq!(get(&self.tail) as u32, 0, "nobody queues");
         assert_eq!(
-            (get(&self.tail) << 1 >> 33).wrapping_add(get(&self.readers)),
+            (get(&self.tail) >> 33 << 33).wrapping_add(get(&self.readers)),
             0,
             "nobody reads"
         );
@@ -238,16 +238,31 @@ fn model(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
 
 /// Runs each list of epochs as one process; the last one on this thread.
 fn contend(preemptions: usize, processes: &'static [&'static [LockMode]]) {
-    contend_waiting(preemptions, processes, true);
+    contend_after(0, preemptions, processes);
+}
+
+/// As [`contend`], after `readers` have entered and left.
+fn contend_after(readers: u64, preemptions: usize, processes: &'static [&'static [LockMode]]) {
+    contend_waiting(readers, preemptions, processes, true);
     if processes.len() == 2 {
-        contend_waiting(preemptions, processes, false);
+        contend_waiting(readers, preemptions, processes, false);
     }
 }
 
-fn contend_waiting(preemptions: usize, processes: &'static [&'static [LockMode]], bells: bool) {
+/// One reader, in `Tail` and `Readers`.
+const ONE_READER: u64 = 1 << 33;
+
+fn contend_waiting(
+    readers: u64,
+    preemptions: usize,
+    processes: &'static [&'static [LockMode]],
+    bells: bool,
+) {
     model(preemptions, move || {
         let ranks = processes.len() as u32;
         let (words, data) = (Words::new(ranks, bells), Protected::new());
+        words.tail.store(readers * ONE_READER, Ordering::SeqCst);
+        words.readers.store((readers * ONE_READER).wrapping_neg(), Ordering::SeqCst);
         let run = |me: usize| {
             let (mut mem, data) = (Memory::new(&words, me as Rank), data.clone());
             move || {
@@ -320,6 +335,57 @@ fn both_processes_lock_repeatedly() {
     contend(2, &[&[X, X], &[X, X]]);
     contend(2, &[&[X, S], &[S, X]]);
     contend(2, &[&[S, S], &[X, X]]);
+}
+
+/// Readers that have left without a queue stay in `Tail`, and are subtracted from `Readers`.
+#[test]
+fn readers_have_come_and_gone() {
+    contend_after(1, 3, &[&[S], &[X]]);
+    contend_after(3, 2, &[&[S], &[X], &[S]]);
+}
+
+/// A count of readers in `Tail` never becomes 0 by overflow. Half of the range is a sign to queue,
+/// so that nobody sees the end of the range unless as many processes enter at once.
+#[test]
+fn the_count_of_readers_is_moved_before_it_overflows() {
+    const HALF: u64 = 1 << 30;
+    contend_after(HALF - 1, 3, &[&[S, S], &[X]]);
+    contend_after(HALF, 3, &[&[S], &[X]]);
+    contend_after(HALF, 2, &[&[S], &[S], &[X]]);
+    model(1, || {
+        let words = Words::new(2, false);
+        words.tail.store(HALF * ONE_READER, Ordering::SeqCst);
+        words.readers.store((HALF * ONE_READER).wrapping_neg(), Ordering::SeqCst);
+        let mut mem = Memory::new(&words, 1);
+        let mut reader = request(S, 1);
+        assert_eq!(enqueue(&mut mem, &mut reader), Turn::Granted { inherited: false });
+        assert_eq!(words.tail.load(Ordering::SeqCst) as u32, 2 << 1, "the reader's node");
+        assert_eq!(words.readers.load(Ordering::SeqCst), ONE_READER, "one reader is active");
+        release(&mut mem, reader);
+        words.assert_free();
+        assert_eq!(words.tail.load(Ordering::SeqCst) >> 33, 0, "the count starts over");
+    });
+}
+
+/// A reader that is about to queue has added itself to a word that holds a node. The node's owner
+/// still removes it.
+#[test]
+fn a_node_is_removed_beside_readers_that_are_about_to_queue() {
+    model(1, || {
+        for (mode, left) in [(X, 0), (S, 1 << 32)] {
+            let words = Words::new(2, false);
+            let mut mem = Memory::new(&words, 0);
+            // A reader owns a node if many have been counted.
+            words.tail.store(ONE_READER << 30, Ordering::SeqCst);
+            words.readers.store((ONE_READER << 30).wrapping_neg(), Ordering::SeqCst);
+            let mut holder = request(mode, 1);
+            assert_eq!(enqueue(&mut mem, &mut holder), Turn::Granted { inherited: false });
+            words.tail.fetch_add(5 * ONE_READER, Ordering::SeqCst);
+            release(&mut mem, holder);
+            assert_eq!(words.tail.load(Ordering::SeqCst), left, "{mode:?}: no node is left");
+            assert_eq!(words.readers.load(Ordering::SeqCst), 0, "{mode:?}: nobody reads");
+        }
+    });
 }
 
 /// Adjacent readers are admitted together [LK-1], although the first does nothing for the second

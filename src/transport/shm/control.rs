@@ -79,10 +79,7 @@ pub(super) struct RankInfo {
 #[repr(C)]
 pub(super) struct RankBlock {
     pub(super) info: CacheLine<RankInfo>,
-    pub(super) tail: CacheLine<AtomicU64>,
-    /// On one line, because the last reader checks for a writer right after it has counted itself
-    /// out.
-    pub(super) readers: CacheLine<ReaderWords>,
+    pub(super) lock: CacheLine<TargetLockWords>,
     /// The accumulate lock of this rank's memory [AT-1].
     pub(super) accumulate_lock: AccumulateWords,
     /// Counts the rank's polls, so that origins notice when it stops. Written by the rank alone.
@@ -165,9 +162,11 @@ pub(super) struct LicenceWords {
     pub(super) next: AtomicU64,
 }
 
-/// The shared side of a target's lock.
+/// The words of a target's lock. They share a line, because a reader enters by one and leaves by
+/// another.
 #[repr(C)]
-pub(super) struct ReaderWords {
+pub(super) struct TargetLockWords {
+    pub(super) tail: AtomicU64,
     pub(super) readers: AtomicU64,
     pub(super) next_writer: AtomicU64,
 }
@@ -193,7 +192,7 @@ pub(super) struct LockNode {
 #[cfg(not(loom))]
 const _: () = {
     assert!(size_of::<Header>() == 320);
-    assert!(size_of::<RankBlock>() == 1216);
+    assert!(size_of::<RankBlock>() == 1152);
     assert!(size_of::<PairBlock>() == 128);
 };
 
@@ -349,9 +348,9 @@ impl Parts {
             LockWord::Licensed => &self.header().intent.0.licensed,
             LockWord::Licence => &self.rank(home).licence.0.licence,
             LockWord::NextLicensed => &self.rank(home).licence.0.next,
-            LockWord::Tail => &self.rank(home).tail.0,
-            LockWord::Readers => &self.rank(home).readers.0.readers,
-            LockWord::NextWriter => &self.rank(home).readers.0.next_writer,
+            LockWord::Tail => &self.rank(home).lock.0.tail,
+            LockWord::Readers => &self.rank(home).lock.0.readers,
+            LockWord::NextWriter => &self.rank(home).lock.0.next_writer,
             LockWord::Next { target, parity } => {
                 &self.pair(home, target).lock_node.0.next[usize::from(parity & 1)]
             }

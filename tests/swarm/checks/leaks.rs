@@ -36,15 +36,14 @@ pub fn check<S: Script>(world: &mut World<S>) {
         let word = |home, word| net.lock_word(window, home, word);
         let mut licences = 0;
         for rank in 0..ranks {
-            // Readers without a node may be counted in either word; only the sum matters. The
-            // highest bit says that both words must be read.
+            // Readers enter in one word and leave in the other; only the sum matters.
             let (tail, readers) = (word(rank, LockWord::Tail), word(rank, LockWord::Readers));
             assert_eq!(
                 tail as u32, 0,
                 "[leak] a node in the queue of rank {rank} in window {window}, with no lock held"
             );
             assert_eq!(
-                (tail << 1 >> 33).wrapping_add(readers),
+                (tail >> 33 << 33).wrapping_add(readers),
                 0,
                 "[leak] readers of rank {rank} in window {window}: {tail:#x}, {readers:#x}"
             );
