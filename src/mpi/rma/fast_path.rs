@@ -21,7 +21,7 @@ use crate::transport::datatype::element::{FIRST_FOREIGN, reduction};
 use crate::transport::datatype::{Combine, compare_swap};
 use crate::transport::shm::accumulate::accumulate;
 use crate::transport::shm::protocol::{AccumulateWords, order_completed};
-use crate::transport::shm::{BY_KERNEL_MIN, Counter, PlainCopy};
+use crate::transport::shm::{BY_KERNEL_MIN, PlainCopy};
 
 /// A put or get that is a copy.
 ///
@@ -103,15 +103,46 @@ pub(crate) unsafe fn notified(
     index: c_int,
 ) -> Option<c_int> {
     let (rank, len) = dense(origin, target)?;
-    let mut guard = enter_alone();
-    let (reached, memory) = mapped(&mut guard, window, rank)?;
-    // SAFETY: the window exists (contract of this function).
-    let counter = unsafe { reached.counter(index) }?;
+    let index = u32::try_from(index).ok()?;
+    let handle = HostHandle(window.key());
+    let Some(mut guard) = enter_alone() else {
+        // SAFETY: the contract of this function.
+        return unsafe {
+            notified_among(handle, kind, (rank, len), (origin.address, target.disp), index)
+        };
+    };
+    let (ours, memory) = guard.windows.direct(handle, rank)?;
     let there = reach(origin.address, target.disp, memory, len)?;
+    let answers = std::mem::take(&mut ours.answers);
+    let counter = ours.port.counter_of(rank, index)?;
     // SAFETY: `reach` has checked that `len` bytes lie in memory that the port has mapped; the
     // origin's buffer is the application's for as many.
     unsafe { move_bytes(kind, origin.address, there, len) };
-    counter.raise(len);
+    counter.raise(len, answers);
+    Some(MPI_SUCCESS)
+}
+
+/// As [`notified`], under `MPI_THREAD_MULTIPLE`: if the window has opened a fast path to the
+/// target.
+///
+/// # Safety
+/// As [`notified`]; `len` is the size of the origin's buffer.
+#[inline(never)]
+unsafe fn notified_among(
+    handle: HostHandle,
+    kind: OpKind,
+    (rank, len): (u32, u64),
+    (origin, disp): (*const c_void, MPI_Aint),
+    index: u32,
+) -> Option<c_int> {
+    let access = look(handle, rank)?;
+    // SAFETY: the window exists (contract of this function), so its counters are mapped.
+    let counter = unsafe { access.counters.get(index) }?;
+    let there = reach(origin, disp, access.memory, len)?;
+    // SAFETY: `reach` has checked that `len` bytes lie in memory that the port has mapped; the
+    // origin's buffer is the application's for as many.
+    unsafe { move_bytes(kind, origin, there, len) };
+    counter.raise(len, false);
     Some(MPI_SUCCESS)
 }
 
@@ -121,11 +152,16 @@ pub(crate) unsafe fn notified(
 /// The window exists, as MPI demands of the call.
 #[inline(always)]
 pub(crate) unsafe fn notify(window: MPI_Win, target: c_int, index: c_int) -> Option<c_int> {
-    let rank = u32::try_from(target).ok()?;
-    let mut guard = enter_alone();
-    let (reached, _) = mapped(&mut guard, window, rank)?;
-    // SAFETY: the window exists (contract of this function).
-    unsafe { reached.counter(index) }?.raise(0);
+    let (rank, index) = (u32::try_from(target).ok()?, u32::try_from(index).ok()?);
+    let handle = HostHandle(window.key());
+    let Some(mut guard) = enter_alone() else {
+        // SAFETY: the window exists (contract of this function), so its counters are mapped.
+        unsafe { look(handle, rank)?.counters.get(index) }?.raise(0, false);
+        return Some(MPI_SUCCESS);
+    };
+    let (ours, _) = guard.windows.direct(handle, rank)?;
+    let answers = std::mem::take(&mut ours.answers);
+    ours.port.counter_of(rank, index)?.raise(0, answers);
     Some(MPI_SUCCESS)
 }
 
@@ -154,24 +190,6 @@ fn mapped(
 }
 
 impl<'a> Reached<'a> {
-    /// A notification counter of the target.
-    ///
-    /// # Safety
-    /// The window exists.
-    #[inline(always)]
-    unsafe fn counter(self, index: c_int) -> Option<Counter<'a>> {
-        let index = u32::try_from(index).ok()?;
-        match self {
-            Reached::Guarded(ours, rank) => {
-                let answers = std::mem::take(&mut ours.answers);
-                let counter = ours.port.counter_of(rank, index)?;
-                Some(if answers { counter.by_addition() } else { counter })
-            }
-            // SAFETY: the window exists (contract of this function), so its counters are mapped.
-            Reached::Open(access) => unsafe { access.counters.get(index) },
-        }
-    }
-
     /// The target's accumulate lock, if single elements are reduced by load and store.
     ///
     /// # Safety

@@ -47,24 +47,17 @@ const ANNOUNCED_BY_STORE: u64 = 512;
 
 impl Counter<'_> {
     /// Adds 1, after everything that this process has read and written, `len` bytes of it just now.
+    ///
+    /// `answers`: the target polls for this notification and nothing else. A store would need the
+    /// counter's line twice: this process reads the word first, and the target takes the line back.
     #[inline(always)]
-    pub fn raise(self, len: u64) {
+    pub fn raise(self, len: u64, answers: bool) {
         match self {
-            Counter::Line(line, name) if len <= ANNOUNCED_BY_STORE => line.raise_as(name),
+            Counter::Line(line, name) if !answers && len <= ANNOUNCED_BY_STORE => {
+                line.raise_as(name);
+            }
             Counter::Line(line, _) => line.raise_shared(),
             Counter::Word(word) => protocol::raise(word),
-        }
-    }
-
-    /// The same counter, for a notification whose target polls for it and nothing else. A store
-    /// would need the counter's line twice: this process reads the word first, and the target takes
-    /// the line back.
-    #[inline(always)]
-    #[must_use]
-    pub fn by_addition(self) -> Self {
-        match self {
-            Counter::Line(line, _) => Counter::Word(line.shared()),
-            word => word,
         }
     }
 
@@ -172,7 +165,7 @@ impl Counters {
     /// As [`Counter::raise`].
     #[inline(always)]
     pub(super) fn raise(&self, rank: Rank, index: u32, len: u64) {
-        self.existing(rank, index).raise(len);
+        self.existing(rank, index).raise(len, false);
     }
 
     /// As [`protocol::raised`].
