@@ -15,10 +15,7 @@ impl Window {
         while let Some(ticket) = port.next_failed() {
             self.requests.fail(self.records.account(ticket.0).request);
         }
-        while let Some((ticket, stage)) = port.next_finished() {
-            self.finished(port, ticket, stage);
-            moved = true;
-        }
+        moved |= self.account_for_finished(port);
         self.take_arrivals(port);
         if !self.stalled.is_empty() {
             self.retry_stalled(port);
@@ -56,6 +53,30 @@ impl Window {
         }
         self.run(port);
         moved || self.state_changes != before
+    }
+
+    /// As [`progress`](Self::progress), with what the transport has taken in already: operations
+    /// that are finished, and answers of lock words. True if anything moved.
+    pub fn take_finished(&mut self, port: &mut impl Port) -> bool {
+        let before = self.state_changes;
+        let moved = self.account_for_finished(port);
+        if !self.lock_ops.is_empty() {
+            self.advance_lock_ops(port);
+        }
+        self.run(port);
+        moved || self.state_changes != before
+    }
+
+    /// Accounts for all stages of operations that the transport has finished. True if there was
+    /// one.
+    #[inline]
+    fn account_for_finished(&mut self, port: &mut impl Port) -> bool {
+        let mut any = false;
+        while let Some((ticket, stage)) = port.next_finished() {
+            self.finished(port, ticket, stage);
+            any = true;
+        }
+        any
     }
 
     /// True if an epoch waits for words that peers write into this process's memory, which the

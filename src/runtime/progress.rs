@@ -290,8 +290,14 @@ pub(crate) fn wait_until(
         }
         backoff.pause();
         guard = enter();
-        if by_network {
-            guard[id].spin_briefly();
+        if by_network && guard[id].spin_briefly(&host) {
+            // Usually that is what the call waits for, and a full look would take longer.
+            must_advance = true;
+            let window = &mut guard[id];
+            if done(window) {
+                window.waiting -= 1;
+                return guard;
+            }
         }
     }
 }

@@ -170,12 +170,13 @@ impl Transport {
         matches!(self, Transport::Routed(_))
     }
 
-    /// Polls the RDMA completion queue a few times, until it has an entry. This is much cheaper
-    /// than a full poll. Returns at once without RDMA.
+    /// Polls the RDMA completion queue, at most `polls` times, until it has an entry. This is much
+    /// cheaper than a full poll. True if it had an entry. Returns at once without RDMA.
     #[inline]
-    pub(crate) fn spin_briefly(&self) {
-        if let Transport::Routed(port) = self {
-            port.spin_briefly();
+    pub(crate) fn poll_completions(&mut self, polls: u32) -> bool {
+        match self {
+            Transport::Shm(_) => false,
+            Transport::Routed(port) => port.poll_completions(polls),
         }
     }
 

@@ -93,6 +93,68 @@ fn many_puts_have_one_flush() {
     end(&hub, w);
 }
 
+/// Puts that are flushed one by one take their remote fences along, after a few: one doorbell.
+#[test]
+fn puts_that_are_flushed_alone_ring_once() {
+    let (hub, mut w, _memories, mut flight) = met();
+    let doorbells = |hub: &Arc<Mutex<Hub>>| stats_of(hub, 0).doorbells;
+    let put = |value: &u64, at: u64| Op {
+        origin: Addr(std::ptr::from_ref(value) as usize),
+        ..op(OpKind::Put, 1, 8 * at, 8)
+    };
+    let put_and_flush = |w: &mut Vec<Far>, flight: &mut InFlight, value: u64| {
+        let before = doorbells(&hub);
+        let (posted, signalled, fences) = counted(&hub, || {
+            assert!(flight.try_post(&mut w[0], &put(&value, 2)));
+            w[0].flush_and_poll();
+        });
+        assert_eq!((posted, signalled, fences), (2, 1, 1), "put {value}");
+        drain(w, flight);
+        doorbells(&hub) - before
+    };
+    let first: Vec<u64> = (0..8).map(|value| put_and_flush(&mut w, &mut flight, value)).collect();
+    assert_eq!(first[..3], [2; 3], "nothing is known yet");
+    assert_eq!(first[6..], [1; 2], "{first:?}");
+    let settled: Vec<u64> =
+        (8..20).map(|value| put_and_flush(&mut w, &mut flight, value)).collect();
+    assert_eq!(settled, [1; 12]);
+
+    // A row of puts: only its first was taken for one that is flushed alone.
+    let row = |w: &mut Vec<Far>, flight: &mut InFlight, values: &[u64; 7]| {
+        let before = doorbells(&hub);
+        let requests = counted(&hub, || {
+            for (at, value) in values.iter().enumerate() {
+                assert!(flight.try_post(&mut w[0], &put(value, 10 + at as u64)));
+            }
+            w[0].flush_and_poll();
+        });
+        drain(w, flight);
+        (requests, doorbells(&hub) - before)
+    };
+    assert_eq!(row(&mut w, &mut flight, &[1, 2, 3, 4, 5, 6, 7]), ((9, 2, 2), 8));
+    assert_eq!(row(&mut w, &mut flight, &[8, 7, 6, 5, 4, 3, 2]), ((8, 1, 1), 8));
+    assert_eq!(put_and_flush(&mut w, &mut flight, 99), 2, "the row is remembered");
+    end(&hub, w);
+}
+
+/// Nobody waits for these puts, so none takes a remote fence along.
+#[test]
+fn puts_that_nobody_waits_for_share_remote_fences() {
+    let (hub, mut w, _memories, mut flight) = met();
+    let value = 9u64;
+    let put = Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, 1, 8, 8) };
+    let (posted, _, fences) = counted(&hub, || {
+        for _ in 0..200 {
+            while !flight.try_post(&mut w[0], &put) {
+                poll(&mut w);
+            }
+        }
+    });
+    assert!(posted - fences == 200 && fences < 50, "{posted} requests, {fences} fences");
+    drain(&mut w, &mut flight);
+    end(&hub, w);
+}
+
 #[test]
 fn a_get_is_one_request() {
     let (hub, mut w, _memories, mut flight) = met();

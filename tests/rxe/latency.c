@@ -1,12 +1,14 @@
 /*
- * Latencies of 8-byte calls between two ranks, for comparison with perftest (perftest.py --ours).
- * Prints one line of JSON: median microseconds of single calls.
+ * Latencies and rates of calls between two ranks, for comparison with perftest (perftest.py
+ * --ours). Prints one line of JSON: median microseconds of single calls of 8 bytes, and two rates.
  *
  *   notified_put  half a round trip of notified puts, as ib_write_lat measures
  *   put           a put and a flush: a write, and the flush's reply
  *   get           a get and a flush
- *   lock          a shared lock or its unlock: one atomic each
+ *   lock          half of a shared lock and its unlock: one atomic each
  *   fetch_and_op  of one sum, with acc_single_intrinsic: one atomic
+ *   rate          puts of 8 bytes per microsecond, flushed together
+ *   bandwidth     MiB per second of puts of 1 MiB, flushed together
  *
  *   latency [CALLS [NAME]]    NAME: measure only this one
  */
@@ -22,6 +24,7 @@
 #include <unistd.h>
 
 enum { SOME = 20 }; /* warm-up calls */
+enum { CELLS = 8, LONG = 1 << 20, SHORT_PUTS = 3000, LONG_PUTS = 60 };
 
 static int me, calls = 500;
 static const char *only;
@@ -62,12 +65,12 @@ static void fetch(int call)
     MPI_Win_flush(1, win);
 }
 
-static void lock(int call)
+static void lock_and_unlock(int call)
 {
-    if (call % 2 == 0)
-        MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, win), MPI_Win_flush(1, win);
-    else
-        MPI_Win_unlock(1, win);
+    (void)call;
+    MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, win);
+    MPI_Win_flush(1, win); /* a lock may be taken only when it is needed */
+    MPI_Win_unlock(1, win);
 }
 
 static int compare(const void *a, const void *b)
@@ -82,25 +85,53 @@ static double median(double *times)
     return times[calls / 2];
 }
 
-/* Rank 1 sleeps meanwhile, like perftest's server, until rank 0 creates a file. No call needs rank
- * 1's processor, which emulates the device. */
-static double measure(void (*what)(int call), double *times)
+/* Rank 1 sleeps between the two, like perftest's server, until rank 0 unlocks a file. No call needs
+ * rank 1's processor, which emulates the device. */
+static void begin(void)
 {
-    for (int call = 0; call < SOME && me == 0; call++)
-        what(call);
     if (me == 0)
         flock(file, LOCK_EX);
     MPI_Barrier(MPI_COMM_WORLD);
-    for (int call = 0; call < calls && me == 0; call++) {
-        double begin = now();
-        what(call);
-        times[call] = now() - begin;
-    }
+}
+
+static void end(void)
+{
     if (me == 1)
         flock(file, LOCK_SH);
     flock(file, LOCK_UN);
     MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static double measure(void (*what)(int call), double *times)
+{
+    for (int call = 0; call < SOME && me == 0; call++)
+        what(call);
+    begin();
+    for (int call = 0; call < calls && me == 0; call++) {
+        double start = now();
+        what(call);
+        times[call] = now() - start;
+    }
+    end();
     return me == 0 ? median(times) : 0;
+}
+
+/* Seconds for that many puts of as many bytes, behind the cells of the window, and a flush. */
+static double stream(int puts, int bytes)
+{
+    double took = 0;
+    char *data = calloc(1, (size_t)bytes);
+    begin();
+    for (int round = 0; round < 2 && me == 0; round++) { /* the first one registers memory */
+        double start = now();
+        for (int i = 0; i < puts; i++)
+            MPI_Put(data, bytes, MPI_BYTE, 1, CELLS, bytes, MPI_BYTE, win);
+        MPI_Win_flush(1, win);
+        took = (now() - start) * 1e-6;
+    }
+    end();
+    free(data);
+    return took;
 }
 
 static double ping_pong(double *times)
@@ -129,16 +160,16 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (argc > 1)
-        calls = 2 * (atoi(argv[1]) / 2);
+        calls = atoi(argv[1]);
     only = argc > 2 ? argv[2] : NULL;
-    if (ranks != 2 || calls < 2) {
+    if (ranks != 2 || calls < 1) {
         fprintf(stderr, "two ranks, please\n");
         return 2;
     }
     MPI_Info info;
     MPI_Info_create(&info);
     MPI_Info_set(info, "acc_single_intrinsic", "true");
-    MPI_Win_allocate(64, 8, info, MPI_COMM_WORLD, &base, &win);
+    MPI_Win_allocate(8 * CELLS + LONG, 8, info, MPI_COMM_WORLD, &base, &win);
     MPI_Info_free(&info);
     char name[64];
     snprintf(name, sizeof name, "/tmp/mpix-latency.%ld", (long)getpgrp());
@@ -148,17 +179,22 @@ int main(int argc, char **argv)
         perror(name);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
-    for (int cell = 0; cell < 8; cell++)
+    for (int cell = 0; cell < CELLS; cell++)
         base[cell] = 0;
     MPIX_Win_set_num_notify(win, MPI_INFO_NULL, 1);
     MPI_Barrier(MPI_COMM_WORLD);
     double *times = malloc((size_t)calls * sizeof *times);
-    double locked = wanted("lock") ? measure(lock, times) : 0;
+    double locked = wanted("lock") ? measure(lock_and_unlock, times) / 2 : 0;
     MPI_Win_lock_all(MPI_MODE_NOCHECK, win);
     double notified = wanted("notified_put") ? ping_pong(times) : 0,
            puts = wanted("put") ? measure(put, times) : 0;
     double gets = wanted("get") ? measure(get, times) : 0,
            fetches = wanted("fetch_and_op") ? measure(fetch, times) : 0;
+    double rate = 0, bandwidth = 0; /* infinite at rank 1, which does not print */
+    if (wanted("rate"))
+        rate = SHORT_PUTS / (stream(SHORT_PUTS, sizeof value) * 1e6);
+    if (wanted("bandwidth"))
+        bandwidth = LONG_PUTS / stream(LONG_PUTS, LONG);
     MPI_Win_unlock_all(win);
     int right = me == 0 || ((base[1] == 1 || !wanted("put")) &&
                             (base[2] == calls + SOME || !wanted("fetch_and_op")));
@@ -166,8 +202,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "wrong numbers: %ld, %ld\n", (long)base[1], (long)base[2]);
     if (me == 0)
         printf("{\"notified_put\": %.2f, \"put\": %.2f, \"get\": %.2f, \"lock\": %.2f, "
-               "\"fetch_and_op\": %.2f}\n",
-               notified, puts, gets, locked, fetches);
+               "\"fetch_and_op\": %.2f, \"rate\": %.4f, \"bandwidth\": %.1f}\n",
+               notified, puts, gets, locked, fetches, rate, bandwidth);
     unlink(name);
     MPI_Win_free(&win);
     MPI_Finalize();

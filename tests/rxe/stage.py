@@ -9,7 +9,8 @@ across them, ranks placed alternately); two guests while frames are dropped (`lo
 one of which is killed (`killed`). Programs are compiled outside, since guests are slow. A run takes
 the entries of tests/rxe/testlist with its tag, and with --full also those with the tag TAG-full.
 One guest then also runs the sample of tests/conformance, if that was built. --times repeats
-everything until something fails. --compare only compares latencies with perftest's. A run that
+everything until something fails. --compare only compares latencies with perftest's
+and with those of the same requests without the library. A run that
 exceeds its time limit has failed; if a guest does not boot, the run is repeated once.
 """
 import argparse
@@ -110,10 +111,12 @@ class Run:
 def build(options):
     """Compiles what runs in guests. Returns False on failure."""
     os.makedirs(BUILD, exist_ok=True)
-    line = ["cc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", f"{HERE}/probe.c",
-            "-o", f"{BUILD}/probe", "-libverbs", "-lpthread"]
-    if subprocess.run(line).returncode:
-        return False
+    for program in ["bare"] if options.compare else ["probe"]:
+        line = ["cc", "-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror",
+                f"{HERE}/{program}.c", f"{HERE}/end.c", "-o", f"{BUILD}/{program}", "-libverbs",
+                "-lpthread"]
+        if subprocess.run(line).returncode:
+            return False
     for host in options.host if options.full else []:
         prefix = f"{ROOT}/target/prefix-{host}"
         made = subprocess.run([f"{ROOT}/microbench/build.sh", host, prefix,
@@ -163,7 +166,7 @@ def main():
         return 1
     if options.compare:
         words = [sys.executable, f"{HERE}/guests.py", "--spin", "--seconds", "900",
-                 f"{HERE}/perftest.py", "--ours", f"{BUILD}/latency"]
+                 f"{HERE}/perftest.py", "--ours", f"{BUILD}/latency", "--bare", f"{BUILD}/bare"]
         return subprocess.run([*words, "--most", "1.5"], cwd=ROOT).returncode
     names = {1: "one guest", 2: "two guests", 3: "three guests"}
     words = options.guests.split(",")

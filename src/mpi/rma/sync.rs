@@ -225,6 +225,8 @@ fn flush_all(window: &mut Window, local: bool) -> Checked<Outcome> {
 
 #[inline(always)]
 fn flush_some(window: &mut Window, rank: Option<u32>, local: bool) -> Checked<Outcome> {
+    // What is complete already needs no request.
+    window.take_completions(1);
     Ok(with_port!(&mut window.port, port => match local {
         true => window.engine.flush_local(port, rank)?,
         false => window.engine.flush(port, rank)?,

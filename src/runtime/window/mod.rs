@@ -363,12 +363,28 @@ impl Window {
     }
 
     /// Polls the RDMA completion queue between two polls of a wait, unless peers end that wait by
-    /// writing a word.
+    /// writing a word. True if there was a completion; what it finished is accounted for.
     #[inline]
-    pub(crate) fn spin_briefly(&self) {
-        if !self.engine.watches_words() {
-            self.port.spin_briefly();
+    pub(crate) fn spin_briefly(&mut self, host: &Host) -> bool {
+        const POLLS: u32 = 8;
+        if self.engine.watches_words() || !self.take_completions(POLLS) {
+            return false;
         }
+        self.report(host);
+        true
+    }
+
+    /// Polls the RDMA completion queue, at most `polls` times, until it has an entry. Accounts for
+    /// what that has finished. True if there was an entry.
+    #[inline]
+    pub(crate) fn take_completions(&mut self, polls: u32) -> bool {
+        if !self.port.poll_completions(polls) {
+            return false;
+        }
+        if with_port!(&mut self.port, port => self.engine.take_finished(port)) {
+            self.progressed = true;
+        }
+        true
     }
 
     /// Counts a test that found nothing complete and is about to sweep. The sweep need not poll

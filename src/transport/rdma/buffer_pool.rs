@@ -34,6 +34,10 @@ impl BufferPool {
         (self.memory.len() * 64 / self.size) as u32
     }
 
+    pub(super) fn has_free(&self) -> bool {
+        !self.free.is_empty()
+    }
+
     pub(super) fn take(&mut self) -> Option<u32> {
         self.free.pop()
     }

@@ -115,6 +115,9 @@ pub struct WorkRequest {
     pub inline: bool,
     /// Start only after earlier reads and atomics of this queue have completed.
     pub fence: bool,
+    /// Another request of this queue follows at once. The device may keep this one until then, and
+    /// ring the doorbell for both.
+    pub more: bool,
 }
 
 /// A contiguous range of local memory.
@@ -262,10 +265,11 @@ pub trait Device: Debug + Send {
     /// # Safety
     /// Unless the request is inline, its local memory must stay valid and unchanged until the
     /// request completes. If the request writes local memory, nothing else may access it until
-    /// then.
+    /// then. The memory of an inline request with `more` must stay valid and unchanged until the
+    /// next request is posted.
     ///
     /// # Errors
-    /// The device refuses the request; nothing was posted.
+    /// The device refuses the request, and the one before if that had `more`.
     unsafe fn post_send(
         &mut self,
         qp: Qp,

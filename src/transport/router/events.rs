@@ -33,25 +33,24 @@ impl Router {
         })
     }
 
-    /// Polls the completion queue a few times, until it has an entry. Does nothing without RDMA.
+    /// Polls the completion queue, at most `polls` times, until it has an entry, and raises the
+    /// counters of RDMA notifications. True if it had one: then operations may be finished. Does
+    /// nothing without RDMA.
     #[inline]
-    pub fn spin_briefly(&self) {
-        const POLLS: u32 = 8;
-        if let Some(endpoint) = self.endpoint() {
-            let _ = (0..POLLS).any(|_| endpoint.has_completions());
+    pub fn poll_completions(&mut self, polls: u32) -> bool {
+        let Some(endpoint) = &mut self.packets.endpoint else { return false };
+        let any = (0..polls).any(|_| endpoint.poll_completions());
+        if any {
+            self.take_rdma_notifications();
         }
+        any
     }
 
     /// Polls only the completion queue, and raises the counters of RDMA notifications. False if a
     /// full poll may find more: there was a completion, or the window has no RDMA.
     #[inline]
     pub fn poll_notifications(&mut self) -> bool {
-        let Some(endpoint) = &mut self.packets.endpoint else { return false };
-        if !endpoint.poll_completions() {
-            return true;
-        }
-        self.take_rdma_notifications();
-        false
+        self.endpoint().is_some() && !self.poll_completions(1)
     }
 
     /// Posts owed notifications, and handles the endpoint's notifications and lost peers. True if

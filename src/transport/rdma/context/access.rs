@@ -145,15 +145,20 @@ impl Context {
             // no request in flight.
             unsafe { addr.cast::<u64>().write(value) };
             let inline = self.limits.max_inline >= 8;
-            let flags = PostFlags { inline, urgent: true, ..PostFlags::default() };
+            let flags = PostFlags { inline, urgent: true, more: true, ..PostFlags::default() };
             let write = Request { opcode: Opcode::Write, local, remote: word, flags };
             // SAFETY: the buffer belongs to this access until it is freed. The read behind the
             // write stores into it after the write was executed, because a queue keeps its order.
             unsafe { self.post(conn, window, &write, Purpose::Fragment(Held::Nothing)) }?;
         }
         let fence = matches!(requester, Requester::Signal);
-        let flags =
-            PostFlags { signalled: true, remote_fence: true, urgent: true, fence, inline: false };
+        let flags = PostFlags {
+            signalled: true,
+            remote_fence: true,
+            urgent: true,
+            fence,
+            ..PostFlags::default()
+        };
         let request = Request { opcode, local, remote: word, flags };
         // SAFETY: the buffer belongs to this access until it is freed, after the completion.
         unsafe { self.post(conn, window, &request, Purpose::Access(buffer)) }

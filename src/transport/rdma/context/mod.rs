@@ -57,8 +57,10 @@ const EVENT_CAPACITY: usize = 1024;
 /// Counters of requests, for tests and the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContextStats {
-    /// Work requests posted. Each rings the device's doorbell.
+    /// Work requests posted.
     pub posted: u64,
+    /// Times that the device's doorbell was rung, for one request or two.
+    pub doorbells: u64,
     /// Work requests posted with a completion of their own.
     pub signalled: u64,
     /// Flush reads posted, as remote fences or to learn that earlier requests are complete.
@@ -169,6 +171,12 @@ struct Connection {
     last_remote_fence: u64,
     last_put: u64,
     last_read: u64,
+    /// Number of the last flush read.
+    last_flush_read: u64,
+    /// Puts since the last remote fence before them.
+    puts_together: u32,
+    /// Number of puts in a row that were followed by a flush read each, and waited for.
+    flushed_alone: u32,
     in_flight: VecDeque<InFlight>,
     unfenced: VecDeque<UnfencedPut>,
     /// Accumulates in flight, and how many of them may have to repeat a compare-and-swap.
@@ -278,6 +286,8 @@ pub(super) struct PostFlags {
     pub(super) remote_fence: bool,
     /// The request may use the reserved slots of the send queue.
     pub(super) urgent: bool,
+    /// Another request follows at once, on the same connection.
+    pub(super) more: bool,
 }
 
 /// Local memory of a request.

@@ -70,6 +70,7 @@ impl Context {
             signalled,
             inline: flags.inline,
             fence,
+            more: flags.more,
         };
         // SAFETY: the local memory stays valid until the request completes (contract of this
         // function).
@@ -80,6 +81,7 @@ impl Context {
         connection.posted = number;
         connection.used = self.quota.polls;
         self.stats.posted += 1;
+        self.stats.doorbells += u64::from(!flags.more);
         self.in_flight += 1;
         if signalled {
             connection.last_signalled = number;
@@ -265,7 +267,63 @@ impl Context {
         }
         let (target, load) = (connection.flush_target, AtomicOp::Word(Atomic::Load));
         let posted = self.access(conn, window, Requester::Nobody, target, load).is_ok();
-        self.stats.remote_fences += u64::from(posted);
+        if posted {
+            self.stats.remote_fences += 1;
+            let connection = &mut self.connections[conn];
+            connection.last_flush_read = connection.posted;
+        }
         posted
+    }
+
+    // Puts that are flushed one by one.
+
+    /// Posts a put of a few bytes, together with its remote fence if it is likely to be flushed
+    /// next: one doorbell instead of two, and the fence leaves before the flush is called.
+    pub(in super::super) fn post_put(
+        &mut self,
+        conn: ConnectionId,
+        window: u32,
+        to: (Opcode, RemoteAddress),
+        bytes: &[u8],
+        flags: PostFlags,
+        purpose: impl FnOnce(Held) -> Purpose,
+    ) -> Result<(), NoResource> {
+        let more = self.is_flushed_next(conn)
+            && bytes.len() <= self.limits.max_inline as usize
+            && self.has_room_for_flush_read(conn, window);
+        self.post_bytes(conn, window, to, bytes, PostFlags { more, ..flags }, purpose)?;
+        if more {
+            // Fails only with the connection, which then loses the put too.
+            self.post_flush_read(conn, window);
+        }
+        Ok(())
+    }
+
+    /// Notes that a put is about to be posted. Whether it is likely to be flushed next: so were
+    /// several puts before, each alone, and each flush read is complete, so somebody has waited.
+    fn is_flushed_next(&mut self, conn: ConnectionId) -> bool {
+        const ENOUGH: u32 = 4;
+        let connection = &mut self.connections[conn];
+        let fence = connection.last_remote_fence;
+        let is_first = connection.last_put <= fence;
+        if is_first
+            && connection.puts_together == 1
+            && fence == connection.last_flush_read
+            && fence <= connection.completed
+        {
+            connection.flushed_alone = connection.flushed_alone.saturating_add(1);
+        } else {
+            connection.flushed_alone = 0;
+        }
+        connection.puts_together =
+            if is_first { 1 } else { connection.puts_together.saturating_add(1) };
+        connection.flushed_alone >= ENOUGH
+    }
+
+    /// Whether a request and a flush read behind it would be accepted now.
+    fn has_room_for_flush_read(&self, conn: ConnectionId, window: u32) -> bool {
+        self.connections[conn].state == ConnectionState::Established
+            && self.free_slots(conn, window, false) >= 2
+            && self.word_buffers.has_free()
     }
 }

@@ -274,7 +274,13 @@ impl Endpoint {
                 addr: remote.memory.addr.wrapping_add(disp),
                 rkey: remote.memory.rkey,
             },
-            flags: PostFlags { signalled, inline, fence, remote_fence: !is_put, urgent: false },
+            flags: PostFlags {
+                signalled,
+                inline,
+                fence,
+                remote_fence: !is_put,
+                ..PostFlags::default()
+            },
         };
         // SAFETY: the local memory is a bounce buffer, held by the last request that uses it, or
         // the application's, which stays valid and untouched until the operation is complete

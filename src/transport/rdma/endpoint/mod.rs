@@ -297,14 +297,6 @@ impl Endpoint {
         moved
     }
 
-    /// Whether [`poll_completions`](Self::poll_completions) or
-    /// [`next_finished`](Self::next_finished) would find something. Only the completion queue is
-    /// polled.
-    #[inline]
-    pub fn has_completions(&self) -> bool {
-        !self.events.finished.is_empty() || self.context.borrow().has_completions(self.window)
-    }
-
     /// Whether [`next_finished`](Self::next_finished) has something.
     #[inline]
     #[must_use]

@@ -94,5 +94,9 @@ fn post_short_put(
     let bytes = unsafe { std::slice::from_raw_parts(op.origin.0 as *const u8, op.len as usize) };
     let RemoteAddress { addr, rkey } = remote.memory;
     let to = (opcode, RemoteAddress { addr: addr + op.disp, rkey });
-    context.post_bytes(conn, window, to, bytes, flags, purpose)
+    if op.notification.is_some() {
+        // Its remote fence is delayed.
+        return context.post_bytes(conn, window, to, bytes, flags, purpose);
+    }
+    context.post_put(conn, window, to, bytes, flags, purpose)
 }

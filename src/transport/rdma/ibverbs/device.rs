@@ -62,6 +62,8 @@ pub struct IbvDevice {
     /// Where `ibv_poll_cq` stores completions.
     batch: Box<[ibv_wc]>,
     cq_failed: bool,
+    /// A request that is posted with the next one.
+    kept: Option<(Qp, WorkRequest)>,
 }
 
 impl IbvDevice {
@@ -146,6 +148,7 @@ impl IbvDevice {
             by_number: HashMap::new(),
             batch: vec![ibv_wc::default(); POLL_BATCH].into(),
             cq_failed: false,
+            kept: None,
         };
         device.fit_limits();
         Ok(device)
@@ -215,6 +218,84 @@ impl IbvDevice {
             });
         }
         count
+    }
+
+    /// Posts a request, and another one before it.
+    ///
+    /// # Safety
+    /// As [`Device::post_send`], for both.
+    unsafe fn post_behind(
+        &self,
+        qp: Qp,
+        before: Option<&WorkRequest>,
+        request: &WorkRequest,
+        segments: &[LocalSegment],
+    ) -> Result<(), DeviceError> {
+        let lkey = request.lkey;
+        let mut single = whole(request);
+        let mut several = [const { MaybeUninit::uninit() }; MAX_SGE as usize];
+        let (list, count) = if segments.is_empty() {
+            (&raw mut single, usize::from(request.len > 0))
+        } else {
+            for (entry, segment) in several.iter_mut().zip(segments) {
+                entry.write(ibv_sge { addr: segment.addr as u64, length: segment.len, lkey });
+            }
+            (several.as_mut_ptr().cast(), segments.len().min(several.len()))
+        };
+        let mut second = send_request(request, list, count);
+        let (mut first, mut list);
+        let posted = match before {
+            None => &mut second,
+            Some(request) => {
+                list = whole(request);
+                first = send_request(request, &raw mut list, usize::from(request.len > 0));
+                first.next = &raw mut second;
+                &mut first
+            }
+        };
+        // SAFETY: the local memory stays valid until the requests complete (contract of this
+        // function); both lists outlive the call, and `count` entries are initialised.
+        match unsafe { self.qp(qp).post_send(posted) } {
+            0 => Ok(()),
+            code => Err(error("ibv_post_send", code)),
+        }
+    }
+}
+
+/// The local memory of a request as one segment.
+fn whole(request: &WorkRequest) -> ibv_sge {
+    ibv_sge { addr: request.local as u64, length: request.len, lkey: request.lkey }
+}
+
+/// A request for libibverbs, whose local memory is `count` entries of `list`.
+fn send_request(request: &WorkRequest, list: *mut ibv_sge, count: usize) -> ibv_send_wr {
+    let (remote_addr, rkey) = (request.remote, request.rkey);
+    let rdma = ibv_wr { rdma: ibv_wr_rdma { remote_addr, rkey } };
+    let atomic = |compare_add, swap| ibv_wr {
+        atomic: ibv_wr_atomic { remote_addr, compare_add, swap, rkey },
+    };
+    let (opcode, imm, wr) = match request.opcode {
+        Opcode::Write => (IBV_WR_RDMA_WRITE, 0, rdma),
+        Opcode::WriteImm(imm) => (IBV_WR_RDMA_WRITE_WITH_IMM, imm, rdma),
+        Opcode::Read => (IBV_WR_RDMA_READ, 0, rdma),
+        Opcode::SendImm(imm) => (IBV_WR_SEND_WITH_IMM, imm, atomic(0, 0)),
+        Opcode::FetchAdd(delta) => (IBV_WR_ATOMIC_FETCH_AND_ADD, 0, atomic(delta, 0)),
+        Opcode::CompareSwap { expected, new } => {
+            (IBV_WR_ATOMIC_CMP_AND_SWP, 0, atomic(expected, new))
+        }
+    };
+    ibv_send_wr {
+        wr_id: request.id,
+        next: null_mut(),
+        sg_list: list,
+        num_sge: count as c_int,
+        opcode,
+        send_flags: flag(request.signalled, IBV_SEND_SIGNALED)
+            | flag(request.inline && request.len > 0, IBV_SEND_INLINE)
+            | flag(request.fence, IBV_SEND_FENCE),
+        imm_data: imm.to_be(),
+        wr,
+        others: [0; 7],
     }
 }
 
@@ -362,6 +443,7 @@ impl Device for IbvDevice {
     }
 
     fn destroy_qp(&mut self, qp: Qp, drained: bool, completions: &mut VecDeque<Completion>) {
+        self.kept.take_if(|(other, _)| *other == qp);
         let Some(pair) = self.qps[qp.0 as usize].take() else { return };
         // The error state returns the receives that the queue pair holds, as failed completions;
         // destroying the queue pair alone would lose them. A drained queue pair holds none. The
@@ -386,51 +468,18 @@ impl Device for IbvDevice {
         request: &WorkRequest,
         segments: &[LocalSegment],
     ) -> Result<(), DeviceError> {
-        let lkey = request.lkey;
-        let mut single = ibv_sge { addr: request.local as u64, length: request.len, lkey };
-        let mut several = [const { MaybeUninit::uninit() }; MAX_SGE as usize];
-        let (list, count) = if segments.is_empty() {
-            (&raw mut single, usize::from(request.len > 0))
-        } else {
-            for (entry, segment) in several.iter_mut().zip(segments) {
-                entry.write(ibv_sge { addr: segment.addr as u64, length: segment.len, lkey });
-            }
-            (several.as_mut_ptr().cast(), segments.len().min(several.len()))
-        };
-        let (remote_addr, rkey) = (request.remote, request.rkey);
-        let rdma = ibv_wr { rdma: ibv_wr_rdma { remote_addr, rkey } };
-        let atomic = |compare_add, swap| ibv_wr {
-            atomic: ibv_wr_atomic { remote_addr, compare_add, swap, rkey },
-        };
-        let (opcode, imm, wr) = match request.opcode {
-            Opcode::Write => (IBV_WR_RDMA_WRITE, 0, rdma),
-            Opcode::WriteImm(imm) => (IBV_WR_RDMA_WRITE_WITH_IMM, imm, rdma),
-            Opcode::Read => (IBV_WR_RDMA_READ, 0, rdma),
-            Opcode::SendImm(imm) => (IBV_WR_SEND_WITH_IMM, imm, atomic(0, 0)),
-            Opcode::FetchAdd(delta) => (IBV_WR_ATOMIC_FETCH_AND_ADD, 0, atomic(delta, 0)),
-            Opcode::CompareSwap { expected, new } => {
-                (IBV_WR_ATOMIC_CMP_AND_SWP, 0, atomic(expected, new))
-            }
-        };
-        let mut request = ibv_send_wr {
-            wr_id: request.id,
-            next: null_mut(),
-            sg_list: list,
-            num_sge: count as c_int,
-            opcode,
-            send_flags: flag(request.signalled, IBV_SEND_SIGNALED)
-                | flag(request.inline && request.len > 0, IBV_SEND_INLINE)
-                | flag(request.fence, IBV_SEND_FENCE),
-            imm_data: imm.to_be(),
-            wr,
-            others: [0; 7],
-        };
-        // SAFETY: the local memory stays valid until the request completes (contract of
-        // `Device::post_send`); `count` entries of the list are initialised.
-        match unsafe { self.qp(qp).post_send(&mut request) } {
-            0 => Ok(()),
-            code => Err(error("ibv_post_send", code)),
+        if let Some((other, kept)) = self.kept.take_if(|(other, _)| *other != qp) {
+            // SAFETY: its memory is valid until the next request is posted (contract of
+            // `Device::post_send`), which is this one.
+            unsafe { self.post_behind(other, None, &kept, &[]) }?;
         }
+        if request.more && segments.is_empty() && self.kept.is_none() {
+            self.kept = Some((qp, *request));
+            return Ok(());
+        }
+        let kept = self.kept.take().map(|(_, kept)| kept);
+        // SAFETY: the memory of both requests is valid (contract of `Device::post_send`).
+        unsafe { self.post_behind(qp, kept.as_ref(), request, segments) }
     }
 
     unsafe fn post_receive(
