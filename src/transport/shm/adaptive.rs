@@ -58,9 +58,11 @@ pub(super) fn class(len: u64, shortest: u64) -> usize {
 /// [`Way::Channel`].
 pub(super) const COPIES: &[Way] = &[Way::Alone, Way::Divided, Way::Channel];
 pub(super) const TWO_WAYS: &[Way] = &[Way::Alone, Way::Channel];
-/// Operations between two trials, at first and at most.
+/// Operations between two trials, at first and at most: of long operations, and of short ones, in
+/// which a trial of the slower way weighs more.
 const INTERVAL_MIN: u32 = 8;
 const INTERVAL_MAX: u32 = 256;
+const SHORT_INTERVAL_MAX: u32 = 4096;
 /// Operations of a trial, and those at its end that are timed. The first ones may find the data in
 /// the caches of the other processor, where the way before has left them.
 const TRIAL: u32 = 4;
@@ -77,6 +79,7 @@ pub(super) struct Fastest {
     /// Operations until the next trial, and the interval after that.
     until_trial: u32,
     interval: u32,
+    interval_max: u32,
     /// Index of the way that is or was last on trial, and the operations left of the trial.
     trial: usize,
     left: u32,
@@ -98,26 +101,42 @@ impl Fastest {
             best: Way::Alone,
             until_trial: 0,
             interval: INTERVAL_MIN,
+            interval_max: INTERVAL_MAX,
             trial: ways.len() - 1, // so that the first trial is of the first
             left: 0,
         }
     }
 
+    /// As [`of`](Self::of), for short operations.
+    pub(super) fn of_short(ways: &'static [Way]) -> Self {
+        Fastest { interval_max: SHORT_INTERVAL_MAX, ..Self::of(ways) }
+    }
+
     /// The way to use now.
     pub(super) fn choose(&mut self) -> Choice {
         if self.left == 0 {
-            let all_tried = self.ways.iter().all(|way| self.times[*way as usize] > 0);
-            if all_tried && self.until_trial > 0 {
+            if self.until_trial > 0 && self.knows_all() {
                 self.until_trial -= 1;
                 return Choice { way: self.best, timed: false };
             }
             self.until_trial = self.interval;
-            self.interval = (2 * self.interval).min(INTERVAL_MAX);
+            self.interval = (2 * self.interval).min(self.interval_max);
             self.trial = (self.trial + 1) % self.ways.len();
             self.left = TRIAL;
         }
         self.left -= 1;
         Choice { way: self.ways[self.trial], timed: self.left < TIMED }
+    }
+
+    /// Whether `way` is the one to use now, without a trial. If so, the operation counts.
+    pub(super) fn uses(&mut self, way: Way) -> bool {
+        let uses = self.left == 0 && self.until_trial > 0 && self.best == way && self.knows_all();
+        self.until_trial -= u32::from(uses);
+        uses
+    }
+
+    fn knows_all(&self) -> bool {
+        self.ways.iter().all(|way| self.times[*way as usize] > 0)
     }
 
     /// Notes the time of one operation by a way.
@@ -182,6 +201,26 @@ mod tests {
         // Another has become fast.
         let used = run(&mut ways, [30_000, 9_000, 2_000], 10_000);
         assert!(used[2] > 7_000, "{used:?}");
+    }
+
+    #[test]
+    fn the_way_in_use_can_be_asked_for_between_trials() {
+        let mut ways = Fastest::of_short(TWO_WAYS);
+        assert!(!ways.uses(Way::Alone) && !ways.uses(Way::Channel), "nothing is known");
+        let (mut alone, mut trials) = (0, 0);
+        for _ in 0..20_000 {
+            if ways.uses(Way::Alone) {
+                alone += 1;
+                continue;
+            }
+            assert!(!ways.uses(Way::Channel), "the slower way");
+            let Choice { way, timed } = ways.choose();
+            trials += 1;
+            if timed {
+                ways.note(way, Duration::from_nanos(if way == Way::Alone { 300 } else { 900 }));
+            }
+        }
+        assert!(alone > 19_900, "{alone} alone, {trials} on trial");
     }
 
     #[test]

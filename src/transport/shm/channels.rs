@@ -144,11 +144,13 @@ impl Channels {
         if !self.cma || len < BY_KERNEL_MIN {
             return false;
         }
-        let index = self.outbox_of(target);
+        let (index, learns) = (self.outbox_of(target), self.learns());
+        if !self.outboxes[index as usize].copies_at_once(len, learns) {
+            return false;
+        }
         // SAFETY: the buffer is valid and the target's bytes lie in its window (contract of this
         // function).
-        self.outboxes[index as usize].copies_at_once(len)
-            && unsafe { self.transfer(kind, target, local, at, len as usize) }
+        unsafe { self.transfer(kind, target, local, at, len as usize) }
     }
 
     #[inline(always)]
@@ -181,12 +183,47 @@ impl Channels {
                 self.activate(index);
                 return Posted::Pending;
             }
+            return self.post_short(index, op, ticket, shapes);
         } else if outbox.post_reference(op, ticket) {
             self.activate(index);
             self.wake(index);
             return Posted::Pending;
         }
         self.post_alone(index, op, ticket, shapes)
+    }
+
+    /// Whether short puts and gets are copied in the way that has been the faster. Where ranks
+    /// share cores, the kernel copies them all.
+    fn learns(&self) -> bool {
+        self.by_kernel_min == BY_KERNEL_MIN
+    }
+
+    /// Copies a short put or get in the way that has been the faster for its length: by
+    /// cross-memory attach, or through the channel if the target polls. A system call takes from a
+    /// third of a microsecond to more than one, a round trip of the channel about the same.
+    #[allow(clippy::disallowed_methods, reason = "only to learn which way is the faster")]
+    fn post_short(&mut self, index: u32, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> Posted {
+        let polls = &self.context.parts.rank(op.target).polls.0;
+        if !self.learns() || self.outboxes[index as usize].stall.known_unresponsive(polls) {
+            return self.post_alone(index, op, ticket, shapes);
+        }
+        let class = adaptive::class(op.len, BY_KERNEL_MIN);
+        let Choice { way, timed } = self.outboxes[index as usize].short_ways[class].choose();
+        let begin = timed.then(Instant::now);
+        let posted = match way {
+            Way::Channel if op.len <= SHORT as u64 => {
+                let posted = self.outboxes[index as usize].post(op, ticket);
+                self.activate(index);
+                self.wake(index);
+                posted
+            }
+            Way::Channel => self.post_long(index, op, ticket, shapes),
+            _ => self.post_alone(index, op, ticket, shapes),
+        };
+        if let Some(took) = self.end_trial(index, begin, posted) {
+            self.outboxes[index as usize].short_ways[class].note(way, took);
+        }
+        posted
     }
 
     /// Copies a put or get by cross-memory attach.

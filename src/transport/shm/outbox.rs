@@ -108,6 +108,8 @@ pub(super) struct Outbox {
     pub(super) gather: Gather,
     /// How to copy long puts and gets, by the binary logarithm of their length.
     pub(super) long_ways: [Fastest; CLASSES],
+    /// How to make short puts and gets that come alone, by class from [`BY_KERNEL_MIN`] on.
+    pub(super) short_ways: [Fastest; CLASSES],
     /// The same for accumulates.
     pub(super) accumulate_ways: [Fastest; CLASSES],
     /// The same for puts and gets of derived datatypes.
@@ -151,6 +153,7 @@ impl Outbox {
             references: References::default(),
             gather: Gather::default(),
             long_ways: [Fastest::of(COPIES); CLASSES],
+            short_ways: [Fastest::of_short(TWO_WAYS); CLASSES],
             accumulate_ways: [Fastest::of(TWO_WAYS); CLASSES],
             scattered_ways: [Fastest::of(TWO_WAYS); SCATTERED_CLASSES],
             redone: VecDeque::new(),

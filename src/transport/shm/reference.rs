@@ -24,9 +24,9 @@ use super::channel::{Channel, IN_SLOT, PublishedSlot};
 use super::cma::{self, Direction};
 use super::protocol::Claims;
 
-/// Shortest put or get, in bytes, that is copied by cross-memory attach and not through the
-/// channel, if each rank has a core. A system call takes about as long as a round trip to the
-/// target.
+/// Shortest put or get, in bytes, that is copied by cross-memory attach if that is faster than the
+/// channel, and if each rank has a core. On most machines, a system call takes about as long as a
+/// round trip to the target.
 pub const BY_KERNEL_MIN: u64 = 512;
 /// Longest one that a slot can describe. The origin copies longer ones alone.
 pub(super) const REFERENCE_MAX: u64 = u32::MAX as u64;

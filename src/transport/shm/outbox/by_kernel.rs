@@ -5,10 +5,11 @@ use std::io;
 use crate::engine::{Op, Stage, Ticket};
 
 use super::super::accumulate_reference;
+use super::super::adaptive::{self, Way};
 use super::super::channel::{IN_SLOT, SLOTS, Tag};
 use super::super::gather::GATHERED_MAX;
 use super::super::protocol::publish;
-use super::super::reference::{DIVIDED_MIN, Range, Reference, buffer_of};
+use super::super::reference::{BY_KERNEL_MIN, DIVIDED_MIN, Range, Reference, buffer_of};
 use super::{LongOp, Means, Outbox, SentSlot};
 
 /// What was seen of an accumulate by reference.
@@ -83,12 +84,17 @@ impl Outbox {
         self.begin_redone();
     }
 
-    /// Whether a put or get of `len` bytes is copied at once, alone.
-    pub(in super::super) fn copies_at_once(&mut self, len: u64) -> bool {
+    /// Whether a put or get of `len` bytes is copied at once, alone. `learns`: a short one may also
+    /// go through the channel.
+    pub(in super::super) fn copies_at_once(&mut self, len: u64, learns: bool) -> bool {
         if len >= DIVIDED_MIN {
             return false;
         }
-        if len < GATHERED_MAX { self.gather.skips() } else { self.references.skips() }
+        if len >= GATHERED_MAX {
+            return self.references.skips();
+        }
+        let class = adaptive::class(len, BY_KERNEL_MIN);
+        self.gather.skips() && (!learns || self.short_ways[class].uses(Way::Alone))
     }
 
     /// Publishes a put or get by reference, if the target may well copy it, or a part of it.
