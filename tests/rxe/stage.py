@@ -9,9 +9,9 @@ across them, ranks placed alternately); two guests while frames are dropped (`lo
 one of which is killed (`killed`). Programs are compiled outside, since guests are slow. A run takes
 the entries of tests/rxe/testlist with its tag, and with --full also those with the tag TAG-full.
 One guest then also runs the sample of tests/conformance, if that was built. --times repeats
-everything until something fails. --compare only compares latencies with perftest's
-and with those of the same requests without the library. A run that
-exceeds its time limit has failed; if a guest does not boot, the run is repeated once.
+everything until something fails. --compare only compares latencies with perftest's and with those
+of the same requests without the library. A run that exceeds its time limit has failed; if a guest
+does not boot, the run is repeated once.
 """
 import argparse
 import os

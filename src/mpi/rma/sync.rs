@@ -305,13 +305,13 @@ fn test(mut guard: Guard, flag: Out<'_, c_int>) -> Done {
 
 /// Most polls of the network in one test, so that a peer that sends without end cannot keep it from
 /// returning.
-const POLLS_OF_A_TEST: u32 = 64;
+const POLLS_BEFORE_FALSE: u32 = 64;
 
 /// `MPI_Win_test` in a window that is reached by messages or RDMA. A poll takes one message or few,
 /// and this window's may be behind those of others.
 #[cold]
 fn test_after_receiving(guard: &mut Guard) -> Result<bool, Fault> {
-    for _ in 0..POLLS_OF_A_TEST {
+    for _ in 0..POLLS_BEFORE_FALSE {
         let any = guard.poll_network();
         let window = guard.windows.called();
         if with_port!(&mut window.port, port => window.engine.test(port))? {

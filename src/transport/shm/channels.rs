@@ -119,8 +119,13 @@ impl Channels {
                 false => self.post_long(index, op, ticket, shapes),
             };
         }
-        let outbox = &mut self.outboxes[index as usize];
-        let posted = outbox.post(op, ticket);
+        self.post_slot(index, op, ticket)
+    }
+
+    /// Starts an operation of at most [`SHORT`] bytes through the channel.
+    #[inline(always)]
+    fn post_slot(&mut self, index: u32, op: &Op, ticket: Ticket) -> Posted {
+        let posted = self.outboxes[index as usize].post(op, ticket);
         if posted != Posted::NoResource {
             self.activate(index);
         }
@@ -211,12 +216,7 @@ impl Channels {
         let Choice { way, timed } = self.outboxes[index as usize].short_ways[class].choose();
         let begin = timed.then(Instant::now);
         let posted = match way {
-            Way::Channel if op.len <= SHORT as u64 => {
-                let posted = self.outboxes[index as usize].post(op, ticket);
-                self.activate(index);
-                self.wake(index);
-                posted
-            }
+            Way::Channel if op.len <= SHORT as u64 => self.post_slot(index, op, ticket),
             Way::Channel => self.post_long(index, op, ticket, shapes),
             _ => self.post_alone(index, op, ticket, shapes),
         };

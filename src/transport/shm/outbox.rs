@@ -106,10 +106,10 @@ pub(super) struct Outbox {
     references: References,
     /// Short puts or gets that wait for a common system call.
     pub(super) gather: Gather,
+    /// How to make short puts and gets that come alone, by the class of their length.
+    pub(super) short_ways: [Fastest; CLASSES],
     /// How to copy long puts and gets, by the binary logarithm of their length.
     pub(super) long_ways: [Fastest; CLASSES],
-    /// How to make short puts and gets that come alone, by class from [`BY_KERNEL_MIN`] on.
-    pub(super) short_ways: [Fastest; CLASSES],
     /// The same for accumulates.
     pub(super) accumulate_ways: [Fastest; CLASSES],
     /// The same for puts and gets of derived datatypes.
