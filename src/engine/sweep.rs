@@ -121,6 +121,15 @@ impl Window {
         })
     }
 
+    /// Polls the port and reads only the words by which origins say that they are done. Whether the
+    /// open exposure epoch still awaits an origin.
+    #[inline]
+    pub fn poll_dones(&mut self, port: &mut impl Port) -> bool {
+        port.poll();
+        self.poll_words(port, Word::Done);
+        self.exposure_open.is_some_and(|epoch| self.epochs[epoch].awaited > 0)
+    }
+
     /// Reads `word` of each peer that epochs wait for, once for all epochs of a peer.
     #[inline(always)]
     fn poll_words(&mut self, port: &mut impl Port, word: Word) {

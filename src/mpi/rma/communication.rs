@@ -55,6 +55,7 @@ pub(crate) fn communicate(
     let window = guard.windows.called();
     if let Some(op) = make(window)? {
         issue(window, &op)?;
+        window.count_operation();
         window.update_fast_path(op.target);
     }
     if guard.windows.count_call() {
@@ -76,6 +77,7 @@ pub(crate) fn communicate_request(
     let target = made.as_ref().map(|op| op.target);
     let outcome = issue_request(window, made)?;
     if let Some(target) = target {
+        window.count_operation();
         window.update_fast_path(target);
     }
     deliver(guard, outcome, Scope::Operation, request)

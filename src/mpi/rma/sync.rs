@@ -92,24 +92,22 @@ fn start(window: &mut Window, group: Members, assert: c_int) -> Done {
     Ok(with_port!(&mut window.port, port => window.engine.start(port, &group, assert))?)
 }
 
-/// Polls of the blocking start for the posts of its targets: about a microsecond.
-const POLLS_FOR_POSTS: u32 = 24;
-
-/// The blocking `MPI_Win_start`. Polls for a moment until its targets have posted, since operations
-/// that are recorded take longer than those that go straight to memory.
-fn start_and_poll(mut guard: Guard, group: Members, assert: c_int) -> Done {
+/// The blocking `MPI_Win_start`. The first operations are recorded while the targets' posts are on
+/// their way; see [`Window::expect_posts`].
+fn start_and_expect(guard: &mut Guard, group: Members, assert: c_int) -> Done {
     let window = guard.windows.called();
     start(window, group, assert)?;
-    if oversubscribed() || window.port.uses_network() {
-        return Ok(());
-    }
-    for _ in 0..POLLS_FOR_POSTS {
-        if !with_port!(&mut window.port, port => window.engine.poll_posts(port)) {
-            break;
-        }
-        std::hint::spin_loop();
+    if polling_pays(window) {
+        window.expect_posts();
     }
     Ok(())
+}
+
+/// Whether polling for a moment pays: all peers write to memory of this node, and each has a core
+/// of its own.
+#[inline(always)]
+fn polling_pays(window: &Window) -> bool {
+    !oversubscribed() && !window.port.uses_network()
 }
 
 /// `MPI_Win_fence`.
@@ -199,6 +197,22 @@ fn complete(window: &mut Window) -> Checked<Outcome> {
 #[inline(always)]
 fn wait(window: &mut Window) -> Checked<Outcome> {
     Ok(with_port!(&mut window.port, port => window.engine.wait(port))?)
+}
+
+/// The blocking `MPI_Win_wait`. Polls for a moment before it closes the epoch, since an epoch that
+/// is complete by then needs no request.
+#[inline(always)]
+fn poll_and_wait(window: &mut Window) -> Checked<Outcome> {
+    const POLLS: u32 = 64;
+    if polling_pays(window) {
+        for _ in 0..POLLS {
+            if !with_port!(&mut window.port, port => window.engine.poll_dones(port)) {
+                break;
+            }
+            std::hint::spin_loop();
+        }
+    }
+    wait(window)
 }
 
 /// `MPI_Win_unlock_all`.
@@ -340,12 +354,12 @@ window_calls! { win;
         given members = members_unless_left(win, group);
     /// Opens an access epoch [EP-1].
     MPI_Win_start(group: MPI_Group, assert: c_int, win: MPI_Win) => PMPI_Win_start,
-        |guard| start_and_poll(guard, members, assert),
+        |mut guard| start_and_expect(&mut guard, members, assert),
         given members = members_unless_left(win, group);
     /// Closes the access epoch.
     MPI_Win_complete(win: MPI_Win) => PMPI_Win_complete, |guard| block(guard, None, complete);
     /// Closes the exposure epoch.
-    MPI_Win_wait(win: MPI_Win) => PMPI_Win_wait, |guard| block(guard, NOWHERE, wait);
+    MPI_Win_wait(win: MPI_Win) => PMPI_Win_wait, |guard| block(guard, NOWHERE, poll_and_wait);
     /// Tests whether all origins have completed, and closes the exposure epoch then.
     MPI_Win_test(win: MPI_Win; flag: c_int) => PMPI_Win_test, |guard| test(guard, flag);
     /// Closes a fence epoch and opens the next.
