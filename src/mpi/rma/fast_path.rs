@@ -328,8 +328,8 @@ pub(crate) unsafe fn tagged(
     // origin's buffer is the application's for as many.
     unsafe { move_bytes(kind, origin.address, there, len) };
     match early {
-        Some(claimed) => claimed.publish(),
-        None => ours.port.claim_tag(rank, tag)?.publish(),
+        Some(claimed) => claimed.publish(there),
+        None => ours.port.claim_tag(rank, tag)?.publish(there),
     }
     Some(MPI_SUCCESS)
 }

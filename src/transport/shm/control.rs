@@ -8,6 +8,7 @@
 
 use crate::engine::{LockWord, Rank};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::transport::copy::prefetch;
 
 use super::channel::Channel;
 use super::doorbell::Arm;
@@ -233,6 +234,18 @@ impl Parts {
     pub(super) fn header(&self) -> &Header {
         // SAFETY: the caller of `new` keeps the header mapped.
         unsafe { &*self.header }
+    }
+
+    /// Bytes from the start of the segment to an address in it.
+    #[inline(always)]
+    pub(super) fn offset(&self, address: *const u8) -> u64 {
+        (address.addr() - self.header.addr()) as u64
+    }
+
+    /// Fetches the cache line at an offset that a peer has named.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, offset: u64) {
+        prefetch(self.header.cast::<u8>().wrapping_add(offset as usize));
     }
 
     /// The block of `rank`, which must belong to the window.

@@ -500,7 +500,7 @@ impl ShmWindow {
             self.apply(op);
         }
         match (claimed, notification) {
-            (Some(claimed), _) => claimed.publish(),
+            (Some(claimed), _) => claimed.publish(std::ptr::null()),
             (None, Some(NotificationKind::Tag(tag))) => self.tags.notify_self(tag),
             (None, Some(NotificationKind::Counter(index))) => {
                 if let Some(counters) = &self.counters {

@@ -27,16 +27,21 @@ use crate::engine::{Arrival, Rank};
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::{Acquire, Relaxed, Release};
 
-use super::control::{Parts, RankBlock};
+use super::control::Parts;
 
 /// Slots of a ring.
 pub const SLOTS: usize = 1024;
 
-/// One notification. Eight share a cache line, so one transfer carries several to a consumer that
-/// is behind.
-#[repr(transparent)]
+/// One notification. Four share a cache line, so one transfer carries several to a consumer that is
+/// behind.
+#[repr(C)]
 #[derive(Debug, Default)]
-pub struct Slot(AtomicU64);
+pub struct Slot {
+    word: AtomicU64,
+    /// Where its data begin, so that the consumer can fetch them while it matches the notification:
+    /// bytes from the start of the segment, 0 if unknown. Stored before the word.
+    data: AtomicU64,
+}
 
 /// The bit of a slot that changes from lap to lap. A notification uses the others.
 const PHASE: u64 = 1 << 63;
@@ -92,19 +97,21 @@ impl TagRing<'_> {
     }
 
     /// For a producer: publishes a word below 2^63 at a claimed position, after everything that
-    /// this process has done.
+    /// this process has done. `data`: see [`Slot`].
     #[inline]
-    pub fn publish(&self, position: u64, word: u64) {
+    pub fn publish(&self, position: u64, word: u64, data: u64) {
         if position == 0 {
             self.used.store(1, Relaxed);
         }
-        self.slot(position).0.store(self.phase(position) | word, Release);
+        let slot = self.slot(position);
+        slot.data.store(data, Relaxed);
+        slot.word.store(self.phase(position) | word, Release);
     }
 
     /// For a producer: claims a position and publishes a word there. False if the ring is full.
     #[inline]
     pub fn push(&self, known_head: &mut u64, word: u64) -> bool {
-        self.claim(known_head).map(|position| self.publish(position, word)).is_some()
+        self.claim(known_head).map(|position| self.publish(position, word, 0)).is_some()
     }
 
     /// For the consumer: whether anything was ever published.
@@ -116,8 +123,14 @@ impl TagRing<'_> {
     /// For the consumer: the word at a position, once it is published.
     #[inline(always)]
     pub fn look(&self, position: u64) -> Option<u64> {
-        let word = self.slot(position).0.load(Acquire);
+        let word = self.slot(position).word.load(Acquire);
         (word & PHASE == self.phase(position)).then_some(word & !PHASE)
+    }
+
+    /// For the consumer: where the data of a published position begin; see [`Slot`].
+    #[inline(always)]
+    fn data(&self, position: u64) -> u64 {
+        self.slot(position).data.load(Relaxed)
     }
 
     /// For the consumer: releases the positions below `position` to the producers.
@@ -139,20 +152,23 @@ fn decode(word: u64) -> Arrival {
 /// A claimed position. It must be published, because the positions behind it wait for it.
 #[must_use]
 pub struct Claimed<'a> {
-    ring: TagRing<'a>,
-    /// Block of the process that is notified.
-    block: &'a RankBlock,
+    parts: &'a Parts,
+    /// The process that is notified.
+    rank: Rank,
     position: u64,
     word: u64,
 }
 
 impl Claimed<'_> {
-    /// Publishes it, after everything that this process has done.
+    /// Publishes it, after everything that this process has done. `data`: where this process has
+    /// mapped its data, in the segment, or null.
     #[inline(always)]
-    pub fn publish(self) {
-        self.ring.publish(self.position, self.word);
+    pub fn publish(self, data: *const u8) {
+        let data = if data.is_null() { 0 } else { self.parts.offset(data) };
+        self.parts.ring(self.rank).publish(self.position, self.word, data);
+        let block = self.parts.rank(self.rank);
         // The claim has announced it by an atomic read-modify-write of `tail`.
-        self.block.ring_if(self.block.arm().trigger_announced());
+        block.ring_if(block.arm().trigger_announced());
     }
 }
 
@@ -213,8 +229,7 @@ impl TagQueue {
         let (ring, mut head) = (parts.ring(rank), known.get());
         let position = ring.claim(&mut head);
         known.set(head);
-        let (block, word) = (parts.rank(rank), encode(self.me, tag));
-        Some(Claimed { ring, block, position: position?, word })
+        Some(Claimed { parts, rank, position: position?, word: encode(self.me, tag) })
     }
 
     #[inline]
@@ -224,7 +239,8 @@ impl TagQueue {
 
     #[inline]
     fn next_from_ring(&mut self) -> Option<Arrival> {
-        let ring = self.parts.as_ref()?.ring(self.me);
+        let parts = self.parts.as_ref()?;
+        let ring = parts.ring(self.me);
         if !self.was_used {
             self.was_used = ring.is_used();
             if !self.was_used {
@@ -232,7 +248,10 @@ impl TagQueue {
             }
         }
         let word = ring.look(self.position);
-        self.position += u64::from(word.is_some());
+        if word.is_some() {
+            parts.prefetch(ring.data(self.position));
+            self.position += 1;
+        }
         if self.position != self.published
             && (word.is_none() || self.position - self.published == PUBLISH_EVERY)
         {
