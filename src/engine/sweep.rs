@@ -67,6 +67,21 @@ impl Window {
         moved || self.state_changes != before
     }
 
+    /// Polls the port and the words by which peers grant access, at most `polls` times, until no
+    /// operation is recorded or in flight. For ports that report no failed operations.
+    #[inline]
+    pub fn poll_operations(&mut self, port: &mut impl Port, polls: u32) {
+        for _ in 0..polls {
+            if !self.has_operations() || self.locks_awaited > 0 {
+                return;
+            }
+            self.poll_words(port, Word::Grant);
+            if port.poll() {
+                self.account_for_finished(port);
+            }
+        }
+    }
+
     /// Accounts for all stages of operations that the transport has finished. True if there was
     /// one.
     #[inline]

@@ -157,6 +157,9 @@ host_calls! {
     grequest_complete(request: MPI_Request) = PMPI_Grequest_complete(request);
     test(request: &Cell<MPI_Request>, flag: &mut c_int, status: Status<'_>) =
         PMPI_Test(request.as_ptr(), flag, status.as_ptr());
+    #[cfg(mpi_host = "mpich")]
+    request_get_status(request: MPI_Request, flag: &mut c_int) =
+        PMPI_Request_get_status(request, flag, MPI_STATUS_IGNORE);
     test_any(
         requests: &[Cell<MPI_Request>], index: &mut c_int, flag: &mut c_int, status: Status<'_>
     ) =

@@ -126,7 +126,7 @@ completion! {
             }),
         generalized direct::wait_all(list(requests, count), Statuses::new(statuses, count)),
         driven if waits::drives_wait_all,
-            waits::wait_all(count, statuses, |flag, statuses| {
+            waits::wait_all(list(requests, count), count, statuses, |flag, statuses| {
                 PMPI_Testall(count, requests, flag, statuses)
             }),
         errors in statuses[count] of count;

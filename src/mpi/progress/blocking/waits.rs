@@ -1,9 +1,11 @@
 //! The driven forms of the calls that complete or test requests, and probes. The former are
 //! interposed in `mpi/request/completion.rs`, which calls these functions for the host's requests.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 
 use super::interpose;
+use crate::mpi::abi::host_calls;
 use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
@@ -38,12 +40,20 @@ pub(crate) fn always() -> bool {
 /// raise the error of each, and `MPI_Waitall` the error of all once more.)
 const REQUESTS_PER_STEP: c_int = 16;
 
-/// `MPI_Waitall`; `test` is `MPI_Testall` of its requests.
+/// `MPI_Waitall` of `requests`; `test` is `MPI_Testall` of them. Waits for the last one first,
+/// which usually completes last.
 pub(crate) fn wait_all(
+    requests: Option<&[Cell<MPI_Request>]>,
     count: c_int,
     statuses: *mut MPI_Status,
     mut test: impl FnMut(&mut c_int, *mut MPI_Status) -> c_int,
 ) -> c_int {
+    if let Some([_, .., last]) = requests {
+        let code = drive::until_flag(|flag| host_calls::request_get_status(last.get(), flag));
+        if code != MPI_SUCCESS {
+            return code;
+        }
+    }
     let mut steps = 0;
     with_statuses(count, statuses, |statuses| {
         drive::until_flag(|flag| {
