@@ -40,7 +40,7 @@ pub(crate) fn always() -> bool {
 /// raise the error of each, and `MPI_Waitall` the error of all once more.)
 const REQUESTS_PER_STEP: c_int = 16;
 
-/// `MPI_Waitall` of `requests`; `test` is `MPI_Testall` of them. Waits for the last one first,
+/// `MPI_Waitall` of `requests`; `test` is `MPI_Testall` of them. Of many, waits for the last first,
 /// which usually completes last.
 pub(crate) fn wait_all(
     requests: Option<&[Cell<MPI_Request>]>,
@@ -48,7 +48,8 @@ pub(crate) fn wait_all(
     statuses: *mut MPI_Status,
     mut test: impl FnMut(&mut c_int, *mut MPI_Status) -> c_int,
 ) -> c_int {
-    if let Some([_, .., last]) = requests {
+    let last = requests.and_then(<[_]>::last).filter(|_| count >= REQUESTS_PER_STEP);
+    if let Some(last) = last {
         let code = drive::until_flag(|flag| host_calls::request_get_status(last.get(), flag));
         if code != MPI_SUCCESS {
             return code;
