@@ -19,7 +19,7 @@ unexport CARGO_TARGET_DIR
 .SECONDARY:
 .PHONY: help prefixes deps deps-aarch64 build install demo latency latency-netns overhead \
     programs ab idle scale threads mates notify lu transactions simulator figures figures-full \
-    swarm mutants test test-rust test-loom test-lint test-c test-netns test-verbs test-small \
+    swarm mutants check test test-all test-rust test-loom test-lint test-c test-netns test-verbs test-small \
     test-schedule test-hosts test-conformance test-valgrind test-aarch64 clean
 .DEFAULT_GOAL := help
 
@@ -123,20 +123,17 @@ simulator:
 figures: simulator ## the paper's figures, simulated, in docs/results (minutes)
 	$(PYTHON) microbench/simulate.py $(SIMULATE)
 
-figures-full: simulator ## the same up to 2,048 ranks (LU) and 16,384 (transactions): an hour
+figures-full: simulator ## the same up to 2,048 ranks (LU) and 131,072 (transactions): hours
 	$(PYTHON) microbench/simulate.py --full $(SIMULATE)
 
-test: deps ## all tests; the last line counts the C programs
-	$(MAKE) --no-print-directory prefixes
-	$(MAKE) --no-print-directory test-lint
-	$(MAKE) --no-print-directory test-rust
-	$(MAKE) --no-print-directory test-loom
-	$(MAKE) --no-print-directory test-small
-	$(MAKE) --no-print-directory test-netns SOME=1
-	$(MAKE) --no-print-directory test-verbs LOSS=0 \
-	  ONLY='^(unmodified 2|locks 2|lost 2 .*(flush|notify_test) tag|outage 2 .*port)'
-	$(MAKE) --no-print-directory test-conformance
-	$(MAKE) --no-print-directory test-c
+check: deps prefixes ## the installed library on each host: representative C programs (2 minutes)
+	+$(PYTHON) tests/all.py --check
+
+test: deps prefixes ## tests of every kind (20 minutes); the last lines say what was left out
+	+$(PYTHON) tests/all.py
+
+test-all: deps prefixes ## all tests (two hours)
+	+$(PYTHON) tests/all.py --full
 
 test-lint: ## formatting and lints, with and without the host glue
 	$(CARGO) fmt --check
@@ -175,6 +172,7 @@ test-small: prefixes simulator test-schedule ## all benchmarks, in a small size
 	$(PYTHON) microbench/lu.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/transactions.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/simulate.py $(SMALL)/simulated --no-figures
+	$(PYTHON) microbench/simulate.py --check
 
 test-schedule: ## check the schedules of LU and transactions against MPI's epoch rules
 	@mkdir -p target/microbench
@@ -183,7 +181,7 @@ test-schedule: ## check the schedules of LU and transactions against MPI's epoch
 
 C_HOSTS = $(foreach h,$(HOSTS),--host $h)
 test-c: prefixes ## C programs under mpiexec, 1 to 4 ranks
-	$(PYTHON) tests/c/run.py $(C_HOSTS) $(if $(ONLY),--only '$(ONLY)')
+	$(PYTHON) tests/c/run.py $(C_HOSTS) $(if $(TAG),--tag $(TAG)) $(if $(ONLY),--only '$(ONLY)')
 
 # One host at a time: tests/netns/mpiexec is the launcher of every host. Between network namespaces
 # MPICH 4.0.2 sometimes hangs in its own MPI_Finalize, without this library too; run.py counts that.

@@ -511,6 +511,43 @@ fn user_pages() -> Vec<String> {
     pages
 }
 
+/// Words in backquotes.
+fn quoted(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn each_security_claim_names_a_test_that_exists() {
+    let tests: Vec<String> = ["src", "tests"]
+        .into_iter()
+        .flat_map(|folder| files(folder, &["rs"]))
+        .flat_map(|path| {
+            let lines: Vec<String> = read(&path).lines().map(str::to_owned).collect();
+            lines.into_iter().filter_map(|line| Some(line.trim().strip_prefix("fn ")?.to_owned()))
+        })
+        .filter_map(|line| Some(line.split_once('(')?.0.to_owned()))
+        .collect();
+    let page = read("SECURITY.md");
+    let claims = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| claim"));
+    let mut found = Vec::new();
+    for claim in claims {
+        let named = claim.trim_end_matches([' ', '|']).rsplit(" | ").next().unwrap_or("");
+        let exists = |name: &str| {
+            let test = name.rsplit("::").next().unwrap_or(name);
+            tests.iter().any(|known| known == test) || std::path::Path::new(name).exists()
+        };
+        let missing: Vec<&str> = quoted(named).filter(|name| !exists(name)).collect();
+        if !missing.is_empty() || quoted(named).next().is_none() {
+            found.push(format!("{claim}: {missing:?}"));
+        }
+    }
+    report(
+        "each claim of SECURITY.md names a test that exists",
+        "a claim that nothing checks is soon untrue",
+        &found,
+    );
+}
+
 /// The lines of a page that are text, and those in fenced blocks.
 fn text_and_code(page: &str) -> (Vec<String>, Vec<String>) {
     let (mut text, mut code, mut fenced) = (Vec::new(), Vec::new(), false);

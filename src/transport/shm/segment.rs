@@ -269,6 +269,42 @@ mod tests {
     }
 
     #[test]
+    fn a_segment_has_no_name_and_belongs_to_its_user() {
+        let file = create().unwrap();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+        let link = link.to_str().unwrap();
+        assert!(link.starts_with("/memfd:") && link.ends_with("(deleted)"), "{link}");
+    }
+
+    /// Only root can become another user, so others do not run it.
+    #[test]
+    fn another_user_cannot_open_a_segment() {
+        const NOBODY: libc::uid_t = 65_534;
+        // SAFETY: a system call without arguments.
+        if unsafe { libc::geteuid() } != 0 {
+            return;
+        }
+        let file = create().unwrap();
+        let path = format!("/proc/{}/fd/{}\0", std::process::id(), file.as_raw_fd());
+        // SAFETY: the child makes only system calls, with a path that was made before.
+        let status = unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                let gone = libc::setgid(NOBODY) != 0 || libc::setuid(NOBODY) != 0;
+                let opened = libc::open(path.as_ptr().cast(), libc::O_RDWR);
+                let refused = opened < 0 && *libc::__errno_location() == libc::EACCES;
+                libc::_exit(if gone { 2 } else { i32::from(!refused) });
+            }
+            let mut status = 0;
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+            status
+        };
+        assert!(libc::WIFEXITED(status), "the child ended by a signal");
+        assert_eq!(libc::WEXITSTATUS(status), 0, "1: opened, 2: could not become nobody");
+    }
+
+    #[test]
     fn an_aligned_mapping_unmaps_the_rest_of_its_reservation() {
         let file = create().unwrap();
         let align = 1 << 21;
