@@ -21,6 +21,10 @@ const MEGABYTE: u64 = 1 << 20;
 /// Time that a rank is late or works.
 const DELAY: Time = 1000 * US;
 
+const DELAY_US: f64 = (DELAY / US) as f64;
+/// Least part of a value beside the delay that says anything about the transfers.
+const OWN_MIN_US: f64 = 100.0;
+
 /// A value stated in the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -61,10 +65,14 @@ pub struct Measure {
 }
 
 impl Measure {
-    /// Relative difference to the paper's value.
+    /// Difference to the paper's value, relative to the part of it that is not the delay or work of
+    /// 1000 µs, which the scripts put in themselves. `None` if that part is small or nothing.
     #[must_use]
     pub fn difference(&self) -> Option<f64> {
-        self.paper.map(|paper| self.value / paper.us() - 1.0)
+        let paper = self.paper?.us();
+        let delay = if paper >= DELAY_US { DELAY_US } else { 0.0 };
+        let own = paper - delay;
+        (own >= OWN_MIN_US).then(|| (self.value - paper) / own)
     }
 }
 
