@@ -6,17 +6,13 @@ usage: simulated.py RESULTS
 
 import json
 import sys
-import textwrap
 from pathlib import Path
 
+import applications
+from page import NAMES, commands, markdown, save_svg, stale, wrapped
 from results import COLOURS, plt, size_text
 
-COLOURS = {**COLOURS, "flag_off": COLOURS["off"], "flag_on": COLOURS["on"], "reorder": "#2f855a"}
-NAMES = {"blocking": "blocking", "nonblocking": "nonblocking", "reorder": "nonblocking, A_A_A_R",
-         "flag_off": "flag off", "flag_on": "flag on"}
-# Stated in the paper's text for figure 12: gain of the nonblocking series with A_A_A_R over
-# blocking.
-GAINS = {64: 39, 128: 20, 256: 16, 512: 2}
+COLOURS = {**COLOURS, "flag_off": COLOURS["off"], "flag_on": COLOURS["on"]}
 # A computing process must notify another one: taken from the runs with a progress thread.
 SECOND_CORE = {"wait_at_fence", "late_unlock"}
 
@@ -27,23 +23,12 @@ def read(folder, name):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def commands(rows):
-    """The commands that made these rows."""
-    return [f"`{command}`" for command in dict.fromkeys(row["command"] for row in rows)]
-
-
 def paper_of(row):
     """The paper's value, and whether its text states the number."""
     if row["paper"] is None:
         return None, ""
     (kind, value), = row["paper"].items()
     return value, "" if kind == "stated" else " *"
-
-
-def markdown(head, rows):
-    """Lines of a table."""
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows] + [""]
 
 
 def chosen_patterns(rows):
@@ -66,7 +51,7 @@ def patterns(folder, rows):
             table.append((row["figure"] or "reference", case, series, row["metric"],
                           size_text(row["bytes"]),
                           f"{value:.0f}{mark}", f"{row['value']:.1f}",
-                          f"{100 * row['difference']:+.1f} %"))
+                          "" if row["difference"] is None else f"{100 * row['difference']:+.1f} %"))
         if mine[0]["figure"]:
             draw_pattern(folder, case,
                          [row for row in mine if row["progress_thread"] == (case in SECOND_CORE)])
@@ -75,8 +60,11 @@ def patterns(folder, rows):
             "`*`: the paper describes the value in words (1000 µs of delay or work, transfers of "
             "340 µs). Without `*`: it states the number. "
             "In Late Unlock and Wait at Fence a computing process must notify a peer, which needs "
-            "its CPU or a progress thread.",
-            "", *markdown(head, table), "Made by " + ", ".join(commands(rows)) + ".", ""]
+            "its CPU or a progress thread.", "",
+            "The difference is relative to the part of the paper's value that is not the delay or "
+            "work of 1000 µs, which the programs put in themselves; values that are little else "
+            "have none.", "", *markdown(head, table), *stale("patterns", rows),
+            "Made by " + ", ".join(commands(rows)) + ".", ""]
 
 
 def draw_pattern(folder, case, rows):
@@ -111,105 +99,6 @@ def draw_pattern(folder, case, rows):
     save_svg(figure, folder, f"fig{rows[0]['figure']:02d}-{case}")
 
 
-def save_svg(figure, folder, name):
-    """Saves SVG and PNG; equal results give an equal SVG."""
-    figure.tight_layout()
-    (folder / "figures").mkdir(parents=True, exist_ok=True)
-    figure.savefig(folder / "figures" / f"{name}.svg", metadata={"Date": None})
-    figure.savefig(folder / "figures" / f"{name}.png", dpi=100)
-    plt.close(figure)
-
-
-def lines_over_ranks(folder, name, label, series_rows, value):
-    """One curve per series over the number of ranks."""
-    figure, axes = plt.subplots(figsize=(5.5, 4))
-    for series, rows in series_rows.items():
-        rows = sorted(rows, key=lambda row: row["ranks"])
-        axes.plot([row["ranks"] for row in rows], [value(row) for row in rows], "o-",
-                  color=COLOURS[series], label=NAMES[series])
-    ticks = sorted({row["ranks"] for rows in series_rows.values() for row in rows})
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(ticks)
-    axes.set_xticklabels(ticks, fontsize=8)
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("ranks")
-    axes.set_ylabel(label)
-    axes.legend(frameon=False)
-    save_svg(figure, folder, name)
-
-
-def by_series(rows):
-    """Rows by series."""
-    found = {}
-    for row in rows:
-        found.setdefault(row["series"], []).append(row)
-    return found
-
-
-def transactions(folder, rows):
-    """Figure 12."""
-    series = by_series(rows)
-    lines_over_ranks(folder, "fig12-transactions", "million transactions per second", series,
-                     lambda row: row["per_second"] / 1e6)
-    table = []
-    for ranks in sorted({row["ranks"] for row in rows}):
-        at = {row["series"]: row for row in rows if row["ranks"] == ranks}
-        if not {"blocking", "nonblocking", "reorder"} <= set(at):
-            continue
-        base = at["blocking"]["per_second"]
-        gain = at["reorder"]["per_second"] / base - 1
-        table.append((ranks, *(f"{at[name]['per_second'] / 1e6:.3f}"
-                               for name in ("blocking", "nonblocking", "reorder")),
-                      f"{GAINS[ranks]:+d} %" if ranks in GAINS else "", f"{100 * gain:+.1f} %",
-                      f"{at['reorder']['engine_bytes_peak_max'] / 1024:.0f} KB",
-                      f"{100 * at['reorder']['atomics_busy_max']:.0f} %"))
-    head = ("ranks", "blocking, million/s", "nonblocking", "with A_A_A_R", "gain, paper",
-            "gain, ours", "engine memory per rank, most",
-            "busiest NIC's atomic unit")
-    return ["## Massive unstructured transactions (figure 12)", "", *markdown(head, table),
-            "Made by " + ", ".join(commands(rows)) + ".", ""]
-
-
-def lu(folder, rows):
-    """Figure 13, the same with look-ahead, and on machines that differ from the profile."""
-    text = ["## LU decomposition (figure 13)", ""]
-    for size in sorted({row["size"] for row in rows}):
-        for ahead, changed in sorted({(row["ahead"], tuple(row["set"])) for row in rows
-                                      if row["size"] == size}):
-            mine = [row for row in rows
-                    if (row["size"], row["ahead"], tuple(row["set"])) == (size, ahead, changed)]
-            like_paper = not ahead and not changed
-            name = f"fig13-lu-{size}" + ("-ahead" if ahead else "")
-            name += "".join(f"-{change}" for change in changed)
-            lines_over_ranks(folder, f"{name}-time", "seconds", by_series(mine),
-                             lambda row: row["seconds"])
-            lines_over_ranks(folder, f"{name}-calls", "% of the time in calls", by_series(mine),
-                             lambda row: 100 * row["in_calls"])
-            table = []
-            for ranks in sorted({row["ranks"] for row in mine}):
-                at = {row["series"]: row for row in mine if row["ranks"] == ranks}
-                if {"blocking", "nonblocking"} <= set(at):
-                    blocking, nonblocking = at["blocking"], at["nonblocking"]
-                    table.append((ranks, f"{blocking['seconds']:.2f}",
-                                  f"{nonblocking['seconds']:.2f}",
-                                  "1.5" if ranks in (64, 128) and like_paper else "",
-                                  f"{blocking['seconds'] / nonblocking['seconds']:.2f}",
-                                  f"{100 * blocking['in_calls']:.0f} %",
-                                  f"{100 * nonblocking['in_calls']:.0f} %",
-                                  f"{nonblocking['engine_bytes_peak_max'] / 1024:.0f} KB"))
-            head = ("ranks", "blocking, s", "nonblocking, s", "ratio, paper", "ratio, ours",
-                    "in calls, blocking", "in calls, nonblocking",
-                    "engine memory per rank, most")
-            title = f"### {size} x {size}" + (", the next row first" if ahead else "")
-            title += "".join(f", `{change}`" for change in changed)
-            text += [title, "", *markdown(head, table)]
-            if "byte=0" in changed:
-                text += ["With a wire that takes no time per byte. At more ranks the table above "
-                         "is slower because of the broadcast of the rows: each row leaves its "
-                         "owner's adapter once per peer, in both series.", ""]
-    return [*text, "Made by " + ", ".join(commands(rows)) + ".", ""]
-
-
 def curve(folder, name, x_label, y_label, points):
     """One curve over a logarithmic axis."""
     figure, axes = plt.subplots(figsize=(5.5, 4))
@@ -232,8 +121,8 @@ def engine(folder, pending, transacted):
                          [(row["epochs"], f"{row['ns_per_epoch']:.0f}",
                            f"{row['engine_bytes_per_epoch']:.0f}") for row in pending])
         text += ["Made by " + ", ".join(commands(pending)) + ".", ""]
-    rows = sorted((row for row in transacted if row["series"] == "reorder"),
-                  key=lambda row: row["ranks"])
+    rows = sorted((row for row in transacted if row["series"] == "reorder" and not row["set"]
+                   and (row["window"], row["seed"]) == (64, 1)), key=lambda row: row["ranks"])
     if rows:
         epochs = [(row["ranks"], row["cpu_seconds"] * 1e9 / (row["ranks"] * row["count"]))
                   for row in rows]
@@ -251,13 +140,6 @@ def engine(folder, pending, transacted):
     return text
 
 
-def wrapped(line):
-    """A paragraph in lines of at most 100 columns; tables and headings as they are."""
-    if not line or line[0] in "|#!":
-        return line
-    return textwrap.fill(line, 100, break_long_words=False, break_on_hyphens=False)
-
-
 def main():
     """Reads the results."""
     folder = Path(sys.argv[1])
@@ -268,15 +150,16 @@ def main():
             "own.", "",
             f"The production engine on a simulated network, profile `{some['profile']}` "
             f"(`src/sim/profile.rs`, every parameter with its reason). The network is "
-            "calibrated on one number of the paper, 340 µs for an epoch with a put of 1 MB; "
-            "everything else follows from it. The same command gives the same results. "
-            "`make figures` makes this page, `make figures-full` the large sizes too.", ""]
+            "calibrated on one number of the paper, 340 µs for an epoch with a put of 1 MB. "
+            "[PROTOCOL.md](PROTOCOL.md) lists all parameters and what is run. The same command "
+            "gives the same results. `make figures` makes this page, `make figures-full` the "
+            "large sizes too, and `make test` recomputes the small ones.", ""]
     if parts["patterns"]:
         text += patterns(folder, chosen_patterns(parts["patterns"]))
     if parts["transactions"]:
-        text += transactions(folder, parts["transactions"])
+        text += applications.transactions(folder, parts["transactions"])
     if parts["lu"]:
-        text += lu(folder, parts["lu"])
+        text += applications.lu(folder, parts["lu"])
     text += engine(folder, parts["pending"], parts["transactions"])
     page = "\n".join(map(wrapped, text)).rstrip() + "\n"
     (folder / "README.md").write_text(page, encoding="utf-8")
