@@ -3,7 +3,7 @@
 what was skipped, and what the selection leaves out. Stops at the first part that fails.
 
   all.py          what `make test` runs
-  all.py --check  a few minutes less than a coffee: the installed library on each host
+  all.py --check  representative C programs over the installed library, on each host
   all.py --full   what `make test-all` runs: everything, two hours
 """
 import argparse
