@@ -19,8 +19,8 @@ unexport CARGO_TARGET_DIR
 .SECONDARY:
 .PHONY: help prefixes deps deps-aarch64 build install demo latency latency-netns overhead \
     programs ab idle scale threads mates notify lu transactions simulator figures figures-full \
-    swarm mutants check test test-all test-rust test-loom test-lint test-c test-netns test-verbs test-small \
-    test-schedule test-hosts test-conformance test-valgrind test-aarch64 clean
+    swarm mutants check test test-all test-rust test-loom test-lint test-c test-netns test-verbs \
+    test-small test-schedule test-hosts test-conformance test-valgrind test-aarch64 clean
 .DEFAULT_GOAL := help
 
 help: ## list targets and variables
@@ -132,7 +132,7 @@ check: deps prefixes ## the installed library on each host: representative C pro
 test: deps prefixes ## tests of every kind (20 minutes); the last lines say what was left out
 	+$(PYTHON) tests/all.py
 
-test-all: deps prefixes ## all tests (two hours)
+test-all: deps prefixes ## what make test leaves out, too (two hours)
 	+$(PYTHON) tests/all.py --full
 
 test-lint: ## formatting and lints, with and without the host glue

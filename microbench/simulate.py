@@ -92,18 +92,20 @@ def parts(options):
         runs.append(["transactions", "--ranks", "131072", "--count", "100", "--warm-up", "10",
                      "--window", "64"])
     yield "transactions", runs
-    wide = ",512,1024,2048" if options.full else ""
-    small = "64" if options.check else "64,128,256,512"
-    large = "64" if options.check else "64,128,256"
-    runs = [*lu(8192, small + wide.replace(",512", "")), *lu(16384, large + wide)]
-    changed = ["lu", "--size", "8192", "--depth", "2", "--ranks", large]
+    wide = "64,128,256,512,1024,2048"
+    small = "64" if options.check else wide if options.full else "64,128,256,512"
+    large = "64" if options.check else wide if options.full else "64,128,256"
+    runs = [*lu(8192, small), *lu(16384, large)]
+    changed = ["lu", "--size", "8192", "--depth", "2", "--ranks",
+               "64" if options.check else "64,128,256"]
     runs += varied([{name: NETWORK[name]} for name in ("latency", "gap")] + [FLOPS], changed)
     for change in ("byte=0", "ranks_per_node=1", "ranks_per_node=2"):
         runs.append(["--set", change, *changed])
     yield "lu", runs
-    most = "1000" if options.check else "100000" + (",1000000" if options.full else "")
-    yield "pending", [["pending", "--epochs", "1,10,100,1000" if options.check
-                       else f"1,10,100,1000,10000,{most}"]]
+    epochs = "1,10,100,1000"
+    if not options.check:
+        epochs += ",10000,100000" + (",1000000" if options.full else "")
+    yield "pending", [["pending", "--epochs", epochs]]
 
 
 def without_comments(path):

@@ -199,13 +199,15 @@ fn wait(window: &mut Window) -> Checked<Outcome> {
     Ok(with_port!(&mut window.port, port => window.engine.wait(port))?)
 }
 
+/// Polls of a blocking call before it makes a request to wait for: about a microsecond.
+const POLLS_BEFORE_REQUEST: u32 = 64;
+
 /// The blocking `MPI_Win_wait`. Polls for a moment before it closes the epoch, since an epoch that
 /// is complete by then needs no request.
 #[inline(always)]
 fn poll_and_wait(window: &mut Window) -> Checked<Outcome> {
-    const POLLS: u32 = 64;
     if polling_pays(window) {
-        for _ in 0..POLLS {
+        for _ in 0..POLLS_BEFORE_REQUEST {
             if !with_port!(&mut window.port, port => window.engine.poll_dones(port)) {
                 break;
             }
@@ -231,14 +233,21 @@ fn flush(window: &mut Window, rank: c_int, local: bool) -> Checked<Outcome> {
     }
 }
 
-/// Called before a blocking flush, unlock or complete. Polls for a moment until the operations are
-/// complete, since a call that finds them complete needs no request.
+/// As [`block`], for a call that completes operations of this process. Polls for a moment until
+/// they are complete, since a call that finds them complete needs no request.
 #[inline(always)]
-fn poll_operations(window: &mut Window) {
-    const POLLS: u32 = 64;
+fn poll_and_block(
+    mut guard: Guard,
+    target: Option<u32>,
+    body: impl FnOnce(&mut Window) -> Checked<Outcome>,
+) -> Done {
+    let window = guard.windows.called();
     if window.engine.has_operations() && polling_pays(window) {
-        with_port!(&mut window.port, port => window.engine.poll_operations(port, POLLS));
+        with_port!(&mut window.port, port => {
+            window.engine.poll_operations(port, POLLS_BEFORE_REQUEST)
+        });
     }
+    block(guard, target, body)
 }
 
 /// `MPI_Win_flush_all` and `MPI_Win_flush_local_all`.
@@ -372,10 +381,8 @@ window_calls! { win;
         |mut guard| start_and_expect(&mut guard, members, assert),
         given members = members_unless_left(win, group);
     /// Closes the access epoch.
-    MPI_Win_complete(win: MPI_Win) => PMPI_Win_complete, |guard| block(guard, None, |window| {
- poll_operations(window);
- complete(window)
- });
+    MPI_Win_complete(win: MPI_Win) => PMPI_Win_complete,
+        |guard| poll_and_block(guard, None, complete);
     /// Closes the exposure epoch.
     MPI_Win_wait(win: MPI_Win) => PMPI_Win_wait, |guard| block(guard, NOWHERE, poll_and_wait);
     /// Tests whether all origins have completed, and closes the exposure epoch then.
@@ -388,45 +395,27 @@ window_calls! { win;
         |guard| lock_and_wait(guard, lock_type, rank, assert);
     /// Releases the lock of a target.
     MPI_Win_unlock(rank: c_int, win: MPI_Win) => PMPI_Win_unlock,
-        |guard| block(guard, Some(rank as u32), |window| {
- poll_operations(window);
- unlock(window, rank)
- });
+        |guard| poll_and_block(guard, Some(rank as u32), |window| unlock(window, rank));
     /// Locks all targets.
     MPI_Win_lock_all(assert: c_int, win: MPI_Win) => PMPI_Win_lock_all,
         |guard| lock_all_and_wait(guard, assert);
     /// Releases the locks of all targets.
     MPI_Win_unlock_all(win: MPI_Win) => PMPI_Win_unlock_all,
-        |guard| block(guard, None, |window| {
- poll_operations(window);
- unlock_all(window)
- });
+        |guard| poll_and_block(guard, None, unlock_all);
     /// Completes the operations to a target, at origin and target.
     MPI_Win_flush(rank: c_int, win: MPI_Win) => PMPI_Win_flush,
-        |guard| block(guard, Some(rank as u32), |window| {
- poll_operations(window);
- flush(window, rank, false)
- }),
+        |guard| poll_and_block(guard, Some(rank as u32), |window| flush(window, rank, false)),
         unless fast_path::flush(win, rank);
     /// Completes the operations to a target at the origin.
     MPI_Win_flush_local(rank: c_int, win: MPI_Win) => PMPI_Win_flush_local,
-        |guard| block(guard, Some(rank as u32), |window| {
- poll_operations(window);
- flush(window, rank, true)
- }),
+        |guard| poll_and_block(guard, Some(rank as u32), |window| flush(window, rank, true)),
         unless fast_path::flush(win, rank);
     /// Completes all operations, at origin and targets.
     MPI_Win_flush_all(win: MPI_Win) => PMPI_Win_flush_all,
-        |guard| block(guard, None, |window| {
- poll_operations(window);
- flush_all(window, false)
- });
+        |guard| poll_and_block(guard, None, |window| flush_all(window, false));
     /// Completes all operations at the origin.
     MPI_Win_flush_local_all(win: MPI_Win) => PMPI_Win_flush_local_all,
-        |guard| block(guard, None, |window| {
- poll_operations(window);
- flush_all(window, true)
- });
+        |guard| poll_and_block(guard, None, |window| flush_all(window, true));
     /// Orders this process's loads and stores of window memory against those of others.
     MPI_Win_sync(win: MPI_Win) => PMPI_Win_sync,
         |mut guard| {
@@ -494,10 +483,7 @@ window_calls! { win;
         });
     /// Closes a lock epoch; complete when its operations are, at the target too.
     MPIX_Win_iunlock(rank: c_int, win: MPI_Win; request: MPI_Request),
-        |guard| closing(guard, request, Some(rank as u32), |window| {
- poll_operations(window);
- unlock(window, rank)
- });
+        |guard| closing(guard, request, Some(rank as u32), |window| unlock(window, rank));
     /// Opens a shared lock epoch to all processes.
     MPIX_Win_ilock_all(assert: c_int, win: MPI_Win; request: MPI_Request),
         |guard| opening(guard, request, |window| {
@@ -519,14 +505,8 @@ window_calls! { win;
         });
     /// Complete when all operations that were called before are, at their targets too.
     MPIX_Win_iflush_all(win: MPI_Win; request: MPI_Request),
-        |guard| closing(guard, request, None, |window| {
- poll_operations(window);
- flush_all(window, false)
- });
+        |guard| closing(guard, request, None, |window| flush_all(window, false));
     /// Complete when the buffers of all operations that were called before may be used again.
     MPIX_Win_iflush_local_all(win: MPI_Win; request: MPI_Request),
-        |guard| closing(guard, request, None, |window| {
- poll_operations(window);
- flush_all(window, true)
- });
+        |guard| closing(guard, request, None, |window| flush_all(window, true));
 }
