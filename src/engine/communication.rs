@@ -6,7 +6,15 @@ use super::flush::Ages;
 use super::port::{Op, Outcome, Port, Posted, Rank, RequestId, SyncError, Ticket};
 use super::record::{Account, NIL};
 use super::slab::Key;
-use super::window::{FenceView, Route, Window};
+use super::window::{FenceView, NO_LEG, Route, Window};
+
+impl Route {
+    /// True if an operation to `target` goes straight to the transport. `size`: of the window.
+    #[inline(always)]
+    fn is_direct(&self, target: Rank, size: u32) -> bool {
+        self.direct && (self.target == target || self.to_all && target < size)
+    }
+}
 
 impl Window {
     /// Issues an operation. The caller has validated rank, displacement, size and datatype.
@@ -16,11 +24,11 @@ impl Window {
     #[inline]
     pub fn issue(&mut self, port: &mut impl Port, op: &Op) -> Result<(), SyncError> {
         match self.route {
-            Some(route) if route.direct && route.target == op.target => {
+            Some(route) if route.is_direct(op.target, self.size) => {
                 let answer = port.post(op, self.records.next_ticket());
                 if answer != Posted::Complete {
-                    let route = self.unfolded_route(route);
-                    self.account_for(route.epoch, route.leg, op, answer, false);
+                    let route = self.unfolded_route(Route { target: op.target, ..route });
+                    self.account_for(route, op, answer, false);
                 }
                 Ok(())
             }
@@ -33,7 +41,7 @@ impl Window {
     /// queued.
     #[inline]
     pub fn has_direct_route(&self, target: Rank) -> bool {
-        matches!(self.route, Some(route) if route.direct && route.target == target)
+        matches!(self.route, Some(route) if route.is_direct(target, self.size))
     }
 
     /// As [`has_direct_route`](Self::has_direct_route), but looks up and caches the route for the
@@ -43,6 +51,7 @@ impl Window {
     pub fn finds_direct_route(&mut self, target: Rank) -> bool {
         match self.route {
             Some(route) if route.target == target => route.direct,
+            Some(route) if route.to_all && target < self.size => true,
             _ if self.folded.is_some() => self.folded_route(target).is_some(),
             _ => target < self.size && self.find_route(target),
         }
@@ -53,15 +62,23 @@ impl Window {
     #[inline(always)]
     pub fn flushes_at_once(&self, target: Rank) -> bool {
         let Some(route) = self.route else { return false };
-        route.direct
-            && route.passive
-            && route.target == target
+        route.passive
+            && route.is_direct(target, self.size)
             && (self.folded.is_some() || self.has_nothing_outstanding(route))
+    }
+
+    /// True if a flush of all targets has nothing to wait for: a lock_all epoch is granted, and no
+    /// operation is outstanding.
+    #[inline(always)]
+    pub fn flushes_all_at_once(&self) -> bool {
+        self.is_lock_all_folded()
+            || self.lock_all_open.is_some_and(|epoch| self.epochs[epoch].has_nothing_outstanding())
     }
 
     #[inline(never)]
     fn has_nothing_outstanding(&self, route: Route) -> bool {
-        self.epochs.get(route.epoch).is_some_and(|entry| entry.legs[route.leg].remote == 0)
+        let Some(entry) = self.epochs.get(route.epoch) else { return false };
+        route.leg == NO_LEG || entry.legs[route.leg].remote == 0
     }
 
     fn find_route(&mut self, target: Rank) -> bool {
@@ -90,15 +107,15 @@ impl Window {
 
     /// Caches the route to `target` in an epoch. `None` if the epoch does not cover the target.
     fn route_by(&mut self, epoch: Key, target: Rank) -> Option<Route> {
-        let entry = &mut self.epochs[epoch];
-        let leg = match entry.kind {
-            EpochKind::Access => entry.legs.find(target)?,
-            _ => entry.leg_to(target),
+        let entry = &self.epochs[epoch];
+        let (leg, direct) = match entry.legs.find(target) {
+            Some(leg) => (leg, entry.legs[leg].granted && entry.legs[leg].head == NIL),
+            None if entry.kind == EpochKind::Access => return None,
+            None => (NO_LEG, entry.granted),
         };
+        let to_all = direct && entry.legs.len() == 0;
         let passive = entry.is_passive();
-        let entry = &entry.legs[leg];
-        let direct = entry.granted && entry.head == NIL;
-        self.route = Some(Route { target, epoch, leg, direct, passive });
+        self.route = Some(Route { target, epoch, leg, direct, passive, to_all });
         self.route
     }
 
@@ -119,11 +136,12 @@ impl Window {
     ) -> Result<Outcome, SyncError> {
         self.unfold();
         let epoch = self.epoch_covering(port, op.target)?;
-        let Route { leg, direct, .. } =
-            self.route_by(epoch, op.target).ok_or(SyncError::NoAccessEpoch)?;
-        let answer =
-            if direct { port.post(op, self.records.next_ticket()) } else { Posted::NoResource };
-        let request = self.account_for(epoch, leg, op, answer, wants_request);
+        let route = self.route_by(epoch, op.target).ok_or(SyncError::NoAccessEpoch)?;
+        let answer = match route.direct {
+            true => port.post(op, self.records.next_ticket()),
+            false => Posted::NoResource,
+        };
+        let request = self.account_for(route, op, answer, wants_request);
         Ok(request.map_or(Outcome::Complete, Outcome::Pending))
     }
 
@@ -152,8 +170,7 @@ impl Window {
     /// Returns the request, if one was wanted and the local stage is outstanding.
     fn account_for(
         &mut self,
-        epoch: Key,
-        leg: u32,
+        route: Route,
         op: &Op,
         answer: Posted,
         wants_request: bool,
@@ -161,6 +178,7 @@ impl Window {
         if answer == Posted::Complete {
             return None;
         }
+        let (epoch, leg) = (route.epoch, self.leg_of(route));
         let local_done = answer == Posted::Local;
         let request = (wants_request && !local_done).then(|| self.requests.open());
         let entry = &mut self.epochs[epoch];
@@ -185,6 +203,16 @@ impl Window {
             self.enqueue(epoch, leg, record);
         }
         request
+    }
+
+    /// The leg of the present route, made if there is none.
+    fn leg_of(&mut self, route: Route) -> u32 {
+        if route.leg != NO_LEG {
+            return route.leg;
+        }
+        let leg = self.epochs[route.epoch].leg_to(route.target);
+        self.route = Some(Route { leg, to_all: false, ..route });
+        leg
     }
 
     fn enqueue(&mut self, epoch: Key, leg: u32, record: u32) {

@@ -126,7 +126,7 @@ impl Window {
         self.folded = Some(Folded { kind, lock });
         if let EpochKind::Lock { target, .. } = kind {
             self.peers.of(target).lock_active = Some(Key::NONE);
-            self.route = Some(Route::folded(target));
+            self.route = Some(Route::folded(target, false));
         }
     }
 
@@ -171,7 +171,7 @@ impl Window {
         if target >= self.size || !self.is_folded_over(Some(target)) {
             return None;
         }
-        self.route = Some(Route::folded(target));
+        self.route = Some(Route::folded(target, self.is_lock_all_folded()));
         self.route
     }
 

@@ -28,7 +28,7 @@
 //! origin makes its request n + 2 after its request n + 1 was granted. The successor of request n
 //! was granted no later than that, and has linked itself by then.
 
-use super::port::{LockMemory, LockMode, LockWord, Rank};
+use super::port::{Answer, Atomic, LockMemory, LockMode, LockTicket, LockWord, Rank};
 use super::replay::{Replay, Suspended};
 
 const EMPTY: u64 = 0;
@@ -253,6 +253,18 @@ fn count_reader(mem: &mut Replay<'_, impl LockMemory>, target: Rank) -> Result<b
         leave_readers(mem, target)?;
     }
     Ok(false)
+}
+
+/// The process whose request is the last in the queue of a target's lock. `None` if the queue is
+/// empty, or if the answer would not come at once.
+pub(super) fn last_in_queue<M: LockMemory>(mem: &mut M, target: Rank) -> Option<Rank> {
+    if !M::ANSWERS_AT_ONCE {
+        return None;
+    }
+    match mem.atomic(target, LockWord::Tail, Atomic::Load, LockTicket(0)) {
+        Answer::Now(tail) => Node::from_word(tail).map(Node::rank),
+        Answer::Later | Answer::NoResource => None,
+    }
 }
 
 /// Reads the grant word of a waiting request.

@@ -8,6 +8,7 @@ use super::exclusion::Licensing;
 use super::fence::Barrier;
 use super::flush::{Ages, Flush};
 use super::folded::Folded;
+use super::lock;
 use super::lock_ops::PendingLockOps;
 use super::matching::Matcher;
 use super::notify::Notifications;
@@ -33,18 +34,25 @@ pub(super) enum FenceView {
 pub(super) struct Route {
     pub(super) target: Rank,
     pub(super) epoch: Key,
+    /// [`NO_LEG`] until an operation leaves state there.
     pub(super) leg: u32,
     /// The leg is granted and its queue is empty, so operations go straight to the transport.
     pub(super) direct: bool,
     /// The epoch is a passive-target one.
     pub(super) passive: bool,
+    /// Operations to all targets of the window go straight to the transport: it is a granted fence
+    /// or lock_all epoch that has no leg yet.
+    pub(super) to_all: bool,
 }
 
+/// The leg of a [`Route`] to a target to which no operation of the epoch has been outstanding yet.
+pub(super) const NO_LEG: u32 = u32::MAX;
+
 impl Route {
-    /// The route to a target of the folded epoch.
+    /// The route to a target of the folded epoch. `to_all`: it is a lock_all epoch.
     #[inline(always)]
-    pub(super) fn folded(target: Rank) -> Self {
-        Route { target, epoch: Key::NONE, leg: 0, direct: true, passive: true }
+    pub(super) fn folded(target: Rank, to_all: bool) -> Self {
+        Route { target, epoch: Key::NONE, leg: NO_LEG, direct: true, passive: true, to_all }
     }
 }
 
@@ -224,6 +232,12 @@ impl Window {
         }
         self.peers.find(target).is_some_and(|peer| peer.lock_open.is_some())
             || self.fence_view != FenceView::Dissolved
+    }
+
+    /// The process that was the last to ask for the lock of `target`, if it still holds the lock or
+    /// waits for it. `None` also if the transport cannot tell at once.
+    pub fn last_in_queue(&self, port: &mut impl Port, target: Rank) -> Option<Rank> {
+        lock::last_in_queue(port, target)
     }
 
     /// True if the application has `target` locked and the lock is held [EP-1].

@@ -366,9 +366,7 @@ impl Lead {
     #[inline]
     pub(crate) fn pause(self) {
         if self.0 > 0 {
-            for _ in 0..spins_of(Self::UNIT) << (self.0 - 1) {
-                std::hint::spin_loop();
-            }
+            pause_for(Self::UNIT, 1 << (self.0 - 1));
         }
     }
 
@@ -376,6 +374,14 @@ impl Lead {
     #[inline]
     pub(crate) fn learn(&mut self, more: bool) {
         self.0 = if more { (self.0 + 1).min(Self::MOST + 1) } else { self.0 / 2 };
+    }
+}
+
+/// Spins for `times` as long as `unit`, without a look at the clock.
+#[inline]
+pub(crate) fn pause_for(unit: Duration, times: u32) {
+    for _ in 0..spins_of(unit) * times {
+        std::hint::spin_loop();
     }
 }
 

@@ -230,6 +230,20 @@ impl Registry {
         Some(window)
     }
 
+    /// Whether the call before was on the window of this handle, whose operations are all copies by
+    /// load and store, and a flush of all targets has nothing to wait for. Counts the call; also
+    /// false if it must sweep.
+    #[inline(always)]
+    pub(crate) fn flushes_all(&mut self, handle: HostHandle) -> bool {
+        if self.calls % CALLS_PER_SWEEP == CALLS_PER_SWEEP - 1 {
+            return false;
+        }
+        let flushes =
+            self.windows.copies(handle.0).is_some_and(|window| window.engine.flushes_all_at_once());
+        self.calls += u32::from(flushes);
+        flushes
+    }
+
     /// The window of a handle, if the call before was on the same window.
     #[inline(always)]
     pub(crate) fn called_before(&mut self, handle: HostHandle) -> Option<&mut Window> {
@@ -473,6 +487,14 @@ impl WindowSlab {
         if handle == self.last_handle { self.last.as_deref_mut() } else { None }
     }
 
+    /// The window that was called last, if this is its handle, it has accessed a target by load and
+    /// store, and all its processes are on this node: so it accesses all targets in that way.
+    #[inline(always)]
+    fn copies(&mut self, handle: u64) -> Option<&mut Window> {
+        let found = handle == self.last_handle && self.last_target != Rank::MAX;
+        self.last.as_deref_mut().filter(|window| found && !window.port.uses_network())
+    }
+
     /// See [`Registry::direct`].
     #[inline(always)]
     fn direct(&mut self, handle: u64, target: Rank) -> Option<(&mut Window, MappedTarget)> {
@@ -481,7 +503,7 @@ impl WindowSlab {
         }
         let window = self.last.as_deref_mut()?;
         if target != self.last_target {
-            self.last_memory = window.mapped_target(target)?;
+            self.last_memory = window.known_target(target)?;
             self.last_target = target;
         }
         let goes_directly = window.engine.has_direct_route(target)

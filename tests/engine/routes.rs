@@ -92,3 +92,27 @@ fn behind_queued_operations_there_is_no_direct_route() {
     w.drive();
     w.finish();
 }
+
+#[test]
+fn a_granted_epoch_that_covers_the_window_has_direct_routes_to_all_its_ranks() {
+    let mut w = World::new(3);
+    w.rank(0).lock_all();
+    w.drive();
+    assert!(has_route(&mut w, 1));
+    let direct = |w: &mut World, target| w.raw(0, |window, _| window.has_direct_route(target));
+    assert!(direct(&mut w, 2) && direct(&mut w, 0) && !direct(&mut w, 3));
+    assert!(w.raw(0, |window, _| window.flushes_all_at_once()));
+
+    // An operation that does not complete at once ends that: the next one may have to wait for it.
+    let put = w.put(0, 2, 0, &[7]);
+    assert!(w.remote(put).is_none() && !direct(&mut w, 1));
+    assert!(!w.raw(0, |window, _| window.flushes_all_at_once()));
+    assert!(has_route(&mut w, 1) && !w.raw(0, |window, _| window.flushes_at_once(2)));
+    w.drive();
+    assert!(w.remote(put).is_some());
+    assert!(w.raw(0, |window, _| window.flushes_all_at_once()));
+    w.rank(0).unlock_all();
+    assert!(!direct(&mut w, 1) && !w.raw(0, |window, _| window.flushes_all_at_once()));
+    w.drive();
+    w.finish();
+}

@@ -289,6 +289,17 @@ pub(crate) fn flush(window: MPI_Win, target: c_int) -> Option<c_int> {
     Some(MPI_SUCCESS)
 }
 
+/// A flush of all targets that has nothing to wait for.
+#[inline(always)]
+pub(crate) fn flush_all(window: MPI_Win) -> Option<c_int> {
+    let mut guard = enter_alone()?;
+    if !guard.windows.flushes_all(HostHandle(window.key())) {
+        return None;
+    }
+    order_completed();
+    Some(MPI_SUCCESS)
+}
+
 /// As [`flush`], under `MPI_THREAD_MULTIPLE`.
 #[inline(never)]
 fn flush_among(handle: HostHandle, rank: u32) -> Option<c_int> {

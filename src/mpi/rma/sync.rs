@@ -294,8 +294,15 @@ fn wait_for_locks(mut guard: Guard) -> Guard {
 fn lock_and_wait(guard: Guard, kind: c_int, rank: c_int, assert: c_int) -> Done {
     let mut guard = wait_for_earlier_locks(guard);
     let window = guard.windows.called();
+    if kind == MPI_LOCK_EXCLUSIVE && window.lock_spin.looks(rank as u32) && !oversubscribed() {
+        let (engine, port, spin) = (&window.engine, &mut window.port, &mut window.lock_spin);
+        with_port!(port, port => spin.wait(|| engine.last_in_queue(port, rank as u32)));
+    }
     let Some(target) = lock(window, "MPI_Win_lock", kind, rank, assert)? else { return Ok(()) };
     if let Some(held) = LockHeld::after_lock(target, window.port.load_store(target), multiple()) {
+        if !held.is_held_in(&window.engine) && window.port.is_mapped() {
+            window.lock_spin.queued(target);
+        }
         let id = guard.windows.called_id();
         drop(wait_unless_broken(guard, id, |window| held.is_held_in(&window.engine))?);
     }
@@ -412,7 +419,8 @@ window_calls! { win;
         unless fast_path::flush(win, rank);
     /// Completes all operations, at origin and targets.
     MPI_Win_flush_all(win: MPI_Win) => PMPI_Win_flush_all,
-        |guard| poll_and_block(guard, None, |window| flush_all(window, false));
+        |guard| poll_and_block(guard, None, |window| flush_all(window, false)),
+        unless fast_path::flush_all(win);
     /// Completes all operations at the origin.
     MPI_Win_flush_local_all(win: MPI_Win) => PMPI_Win_flush_local_all,
         |guard| poll_and_block(guard, None, |window| flush_all(window, true));

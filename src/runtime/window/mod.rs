@@ -1,6 +1,8 @@
 //! One window of this process: its engine, its port, and the requests that are bound to it.
 
 mod info;
+mod known_targets;
+mod lock_spin;
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -13,6 +15,9 @@ use super::progress::Lead;
 use super::transport::{Transport, with_port};
 use crate::engine::{self, Notified, Outcome, Rank, RequestId, Watch};
 use crate::transport::shm::protocol::{AccumulateAddress, order_completed};
+
+use known_targets::KnownTargets;
+use lock_spin::LockSpin;
 
 pub(crate) use info::{Attributes, Hints};
 
@@ -109,6 +114,8 @@ pub(crate) struct Window {
     pub(crate) warned_of_locks: bool,
     /// Only allocated windows have one, under `MPI_THREAD_MULTIPLE`.
     pub(super) fast_path: Option<&'static FastPath>,
+    /// Targets that were accessed by load and store.
+    known_targets: KnownTargets,
     /// The window is in the registry's list of attended windows.
     pub(super) attended: bool,
     /// Operations still to be issued until one waits for the posts of its epoch's targets.
@@ -117,6 +124,8 @@ pub(crate) struct Window {
     pub(crate) lead: Lead,
     /// The same for waits for tagged notifications.
     pub(crate) tag_lead: Lead,
+    /// Looks for a free lock before a request enters its queue.
+    pub(crate) lock_spin: LockSpin,
     /// A wait for counters has just ended, so the next notification probably answers it.
     pub(crate) answers: bool,
     /// Polls since the clock was last read.
@@ -164,10 +173,12 @@ impl Window {
             request_waits: 0,
             warned_of_locks: false,
             fast_path,
+            known_targets: KnownTargets::default(),
             attended: false,
             operations_before_posts: 0,
             lead: Lead::default(),
             tag_lead: Lead::default(),
+            lock_spin: LockSpin::new(),
             answers: false,
             polls_since_clock: 0,
             waits_since: None,
@@ -214,6 +225,17 @@ impl Window {
     pub(super) fn mapped_target(&self, target: Rank) -> Option<MappedTarget> {
         let may_copy = target < self.size && self.hints.fast_path;
         if may_copy { self.port.mapped_target(target) } else { None }
+    }
+
+    /// As [`mapped_target`](Self::mapped_target), for operations on targets in turn.
+    #[inline]
+    pub(super) fn known_target(&mut self, target: Rank) -> Option<MappedTarget> {
+        if let Some(memory) = self.known_targets.find(target) {
+            return Some(memory);
+        }
+        let memory = self.mapped_target(target)?;
+        self.known_targets.insert(target, memory);
+        Some(memory)
     }
 
     /// Binds a pending request of the engine to one of the host.

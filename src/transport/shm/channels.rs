@@ -33,9 +33,6 @@ use super::reference::{BY_KERNEL_MIN, DIVIDED_MIN, buffer_of};
 use super::regions::Regions;
 use super::scattered::SCATTERED_MIN;
 
-/// Idle polls before [`Channels::drive_while`] checks whether the target polls. About 1 µs.
-const IDLE_POLLS: u32 = 100;
-
 /// After this many checks that find the target polling, and nothing moved since, the operation is
 /// left to later polls.
 const IDLE_CHECKS: u32 = 10;
@@ -417,7 +414,7 @@ impl Channels {
             self.inbox.poll(&self.context);
             idle += 1;
             let outbox = &mut self.outboxes[index as usize];
-            if idle < IDLE_POLLS && !outbox.stall.known_unresponsive(polls) {
+            if idle < outbox.stall.patience() && !outbox.stall.known_unresponsive(polls) {
                 continue;
             }
             idle = 0;
@@ -536,7 +533,7 @@ impl Channels {
         let block = self.context.parts.rank(outbox.target);
         let peer = CmaPeer { rank: outbox.target, context: &self.context };
         match self.cma_consumer.consume(outbox.channel(), outbox.tail(), peer) {
-            Ok(true) => {}
+            Ok(true) => outbox.stall.assisted(&block.polls.0),
             Ok(false) => return Assistance::TargetPreempted,
             Err(error) => {
                 self.disable_cma(&error);

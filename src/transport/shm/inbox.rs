@@ -13,6 +13,7 @@ use super::accumulate::LOCK_HOLD_BYTES;
 use super::accumulate_reference;
 use super::channel::{Channel, PublishedSlot, SLOTS, Tag};
 use super::context::Context;
+use super::control::RankBlock;
 use super::reference::{drop_rest, help};
 use super::regions::Regions;
 use super::run_list::RunList;
@@ -48,8 +49,7 @@ impl Inbox {
     #[inline]
     pub(super) fn poll(&mut self, context: &Context) -> bool {
         let block = context.parts.rank(context.me);
-        // This process alone writes the word, so load and store suffice.
-        block.polls.0.store(block.polls.0.load(Relaxed).wrapping_add(1), Relaxed);
+        count_poll(block);
         let contacts = block.contacts.0.origins.load(Acquire);
         if contacts != self.contacts {
             self.read_contacts(context, contacts);
@@ -95,6 +95,13 @@ impl Inbox {
             }
         }
     }
+}
+
+/// Shows other processes that this one polls.
+#[inline(always)]
+fn count_poll(block: &RankBlock) {
+    // This process alone writes the word, so load and store suffice.
+    block.polls.0.store(block.polls.0.load(Relaxed).wrapping_add(1), Relaxed);
 }
 
 /// Applies a channel's operations to this process's memory, at most as many as it has slots.
@@ -236,8 +243,11 @@ unsafe fn apply(slot: PublishedSlot, context: &Context) {
         _ => {
             // A slot has at most one piece, short enough for one hold of the lock.
             const _: () = assert!(super::outbox::PIECE_MAX <= LOCK_HOLD_BYTES);
-            let lock = &context.parts.rank(context.me).accumulate_lock;
-            let _held = lock.lock(disp, len as u64);
+            let block = context.parts.rank(context.me);
+            // While another process holds the lock, other origins shall not find that this one does
+            // not poll, and assist it.
+            let lock = &block.accumulate_lock;
+            let _held = lock.lock_while(disp, len as u64, || count_poll(block));
             // SAFETY: payload and `len` bytes at `target` are valid; the accumulate lock is held
             // [AT-1].
             unsafe { combine_slot(tag, data, target, len, context.foreign) };

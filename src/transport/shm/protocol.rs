@@ -152,13 +152,14 @@ impl Claims<'_> {
 /// Attempts before a waiter yields its CPU, because the holder of the lock may be descheduled.
 const SPINS: u32 = if cfg!(loom) { 1 } else { 200 };
 
-/// Spins for a while, then yields the CPU between attempts.
-fn wait_until(done: impl Fn() -> bool) {
+/// Spins for a while, then yields the CPU between attempts. Calls `waits` after each.
+fn wait_until(done: impl Fn() -> bool, waits: impl Fn()) {
     loop {
         for _ in 0..SPINS {
             if done() {
                 return;
             }
+            waits();
             spin_loop();
         }
         yield_now();
@@ -327,36 +328,42 @@ impl AccumulateWords {
     /// holders wrote there. Spins for a while, then yields the CPU between attempts.
     #[inline(always)]
     pub fn lock(&self, at: u64, len: u64) -> AccumulateGuard<'_> {
+        self.lock_while(at, len, || {})
+    }
+
+    /// As [`lock`](Self::lock). Calls `waits` again and again while it waits for another holder.
+    #[inline(always)]
+    pub fn lock_while(&self, at: u64, len: u64, waits: impl Fn()) -> AccumulateGuard<'_> {
         let (first, last) = (at / STRIPE_BYTES, at.wrapping_add(len.max(1) - 1) / STRIPE_BYTES);
         if first != last {
-            return self.lock_wide(first, last.wrapping_sub(first));
+            return self.lock_wide(first, last.wrapping_sub(first), waits);
         }
         let stripe = &self.stripes[first as usize % STRIPES];
         loop {
-            stripe.lock();
+            stripe.lock(&waits);
             fence_after_update();
             if self.wide.is_free() {
                 return AccumulateGuard(stripe);
             }
             // Wide operations go first.
             stripe.unlock();
-            self.wide.wait();
+            self.wide.wait(&waits);
         }
     }
 
     /// Locks all of the target's memory.
     pub fn lock_all(&self) -> AccumulateGuard<'_> {
-        self.lock_wide(0, STRIPES as u64)
+        self.lock_wide(0, STRIPES as u64, || {})
     }
 
     /// Locks the stripe of the piece `first`, and of `more` that follow it.
     #[inline(never)]
-    fn lock_wide(&self, first: u64, more: u64) -> AccumulateGuard<'_> {
-        self.wide.lock();
+    fn lock_wide(&self, first: u64, more: u64, waits: impl Fn()) -> AccumulateGuard<'_> {
+        self.wide.lock(&waits);
         fence_after_update();
         for stripe in 0..=more.min(STRIPES as u64 - 1) {
             let stripe = &self.stripes[first.wrapping_add(stripe) as usize % STRIPES];
-            stripe.wait();
+            stripe.wait(&waits);
         }
         AccumulateGuard(&self.wide)
     }
@@ -369,9 +376,9 @@ struct Word(AtomicU32);
 
 impl Word {
     #[inline(always)]
-    fn lock(&self) {
+    fn lock(&self, waits: impl Fn()) {
         if !try_lock(&self.0) {
-            wait_until(|| try_lock(&self.0));
+            wait_until(|| try_lock(&self.0), waits);
         }
     }
 
@@ -382,8 +389,8 @@ impl Word {
 
     /// Waits until nobody holds it.
     #[inline]
-    fn wait(&self) {
-        wait_until(|| self.is_free());
+    fn wait(&self, waits: impl Fn()) {
+        wait_until(|| self.is_free(), waits);
     }
 
     /// Whether nobody holds it. What its last holder did is then visible.
