@@ -41,6 +41,9 @@ pub struct Hub {
     /// Sends and transfers whose end a process has not heard of.
     ended: HashMap<Process, VecDeque<Event>>,
     pub ranks: u32,
+    /// The seed of this test's delays.
+    #[allow(dead_code, reason = "only tests with RDMA use it")]
+    pub seed: u64,
     /// Number of packets of windows sent, without their agreements.
     pub sent: u64,
     /// Modifies packets before delivery.
@@ -65,6 +68,7 @@ impl Hub {
             moving: HashMap::new(),
             ended: HashMap::new(),
             ranks,
+            seed,
             sent: 0,
             tamper: None,
             contexts: Vec::new(),

@@ -19,7 +19,7 @@ mod together;
 mod carry;
 #[path = "../am/hub.rs"]
 mod hub;
-#[path = "../rdma/memory_device.rs"]
+#[path = "../rdma/memory_device/mod.rs"]
 mod memory_device;
 #[path = "../am/world.rs"]
 mod world;

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use mpix_rma::engine::Rank;
 use mpix_rma::transport::guarded::Guarded;
 use mpix_rma::transport::members::RankTable;
+use mpix_rma::transport::rdma::capabilities::{advertise, plan};
 use mpix_rma::transport::rdma::context::Context;
-use mpix_rma::transport::rdma::device::Device;
+use mpix_rma::transport::rdma::device::{AtomicCapability, Device};
 use mpix_rma::transport::rdma::handshake::ProcessId;
 use mpix_rma::transport::rdma::ibverbs::IbvDevice;
 use mpix_rma::transport::rdma::ibverbs::PortSelection;
@@ -16,6 +17,21 @@ use mpix_rma::transport::shm::ShmWindow;
 
 use crate::hub::{Hub, LOCKED};
 use crate::memory_device::{MemoryDevice, SimulatedNetwork};
+
+/// The adapter of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct Adapter {
+    /// On InfiniBand rather than Ethernet.
+    pub infiniband: bool,
+    pub atomics: AtomicCapability,
+}
+
+impl Adapter {
+    /// An adapter on Ethernet.
+    pub const fn with(atomics: AtomicCapability) -> Self {
+        Adapter { infiniband: false, atomics }
+    }
+}
 
 /// Some messages bypass the hub.
 pub const ALL_BY_MESSAGES: bool = false;
@@ -45,9 +61,9 @@ pub fn net(hub: &Arc<Mutex<Hub>>) -> Arc<Mutex<SimulatedNetwork>> {
 
 fn beside(hub: &Arc<Mutex<Hub>>) -> Beside {
     let mut hub = hub.lock().unwrap();
-    let ranks = hub.ranks;
+    let (ranks, seed) = (hub.ranks, hub.seed);
     let held = hub.beside.get_or_insert_with(|| {
-        let net = SimulatedNetwork::new(u64::from(ranks) + 17);
+        let net = SimulatedNetwork::new(seed);
         net.lock().unwrap().completions = COMPLETIONS.get();
         net.lock().unwrap().fences =
             FENCES.get() && std::env::var_os("MPIX_TEST_NO_FENCES").is_none();
@@ -59,7 +75,12 @@ fn beside(hub: &Arc<Mutex<Hub>>) -> Beside {
                             .expect("a device's name");
                         Box::new(IbvDevice::open(&wanted).expect("a device"))
                     }
-                    None => Box::new(MemoryDevice::new(&net)),
+                    None => {
+                        let adapter = ADAPTERS.get()(rank, seed);
+                        let Adapter { infiniband, atomics } =
+                            adapter.unwrap_or(Adapter::with(AtomicCapability::None));
+                        Box::new(MemoryDevice::new(&net, infiniband, atomics))
+                    }
                 };
                 let name = ProcessId([u64::from(rank) + 1, 1]);
                 let mut context = Context::new(nic, name).expect("buffers can be registered");
@@ -78,7 +99,11 @@ fn beside(hub: &Arc<Mutex<Hub>>) -> Beside {
 thread_local! {
     /// Whether windows created next use RDMA at all.
     pub static RDMA: Cell<bool> = const { Cell::new(true) };
-    /// What device atomics are used for in windows created next.
+    /// The adapter of each process, by its rank and the seed of the test, in windows created next.
+    /// `None`: the process has none.
+    pub static ADAPTERS: Cell<fn(Rank, u64) -> Option<Adapter>> =
+        const { Cell::new(|_, _| Some(Adapter::with(AtomicCapability::Hca))) };
+    /// What device atomics are used for in windows created next, if all processes have them.
     pub static NIC_ATOMICS: Cell<NicAtomics> = const { Cell::new(NicAtomics::LockWords) };
     /// Completion queue entries of in-memory devices created next.
     pub static COMPLETIONS: Cell<u32> = const { Cell::new(256) };
@@ -101,11 +126,22 @@ pub fn endpoint(
     if !RDMA.get() {
         return None;
     }
-    let context = Arc::clone(&contexts(hub)[me as usize]);
-    let ranks = hub.lock().unwrap().ranks;
+    let contexts = contexts(hub);
+    let context = Arc::clone(&contexts[me as usize]);
+    let single = NIC_ATOMICS.get() == NicAtomics::LockWordsAndAccumulates;
+    let seed = hub.lock().unwrap().seed;
+    let offers = |rank: usize| {
+        let has_adapter = device().is_some() || ADAPTERS.get()(rank as Rank, seed).is_some();
+        advertise(has_adapter.then(|| &contexts[rank]), single)
+    };
+    let all = RankTable::new((0..contexts.len()).map(offers));
+    let mine = all.of(me);
+    if mine == 0 {
+        return None;
+    }
+    let (reachable, atomics) = plan(mine, &all);
     let (bytes, _) = near.extent_of(place);
     let own = WindowMemory { base: near.base(), bytes };
-    let reachable = RankTable::new((0..ranks).map(|_| true));
-    let endpoint = unsafe { Endpoint::new(&context, me, reachable, NIC_ATOMICS.get(), own) };
+    let endpoint = unsafe { Endpoint::new(&context, me, reachable, atomics, own) };
     Some((endpoint.expect("words"), Box::new(move || context.borrow().poll())))
 }

@@ -1,7 +1,7 @@
 //! The RDMA transport: the tests of `am` once more, and its own, over an in-memory or a real
 //! device.
-//! `MPIX_TEST_DEVICE` names a device of libibverbs (`any`: the best). The in-memory device injects
-//! faults: it delays requests, and makes writes visible as late as it may.
+//! `MPIX_TEST_DEVICE` names a device of libibverbs (`any`: the best). The in-memory device delays
+//! and reorders what the InfiniBand specification allows; `MPIX_TEST_DEVICE_SEED` seeds it.
 #![cfg(not(loom))]
 #![allow(clippy::needless_range_loop, reason = "ranks and rounds are numbers first")]
 #![allow(unreachable_pub, dead_code, reason = "a test binary exports nothing")]
