@@ -35,6 +35,9 @@ pub trait World {
     /// The window memory of a process.
     fn memory(&self, me: Rank) -> Vec<u8>;
 
+    /// Overwrites part of the window memory of a process, as its own program does.
+    fn set_memory(&mut self, me: Rank, disp: usize, content: &[u8]);
+
     /// Gives each process this number of notification counters.
     fn make_counters(&mut self, number: u32);
 
@@ -43,7 +46,7 @@ pub trait World {
 }
 
 /// An operation without buffers.
-fn op(kind: OpKind, target: Rank, disp: usize, len: usize) -> Op {
+pub fn op(kind: OpKind, target: Rank, disp: usize, len: usize) -> Op {
     Op {
         origin: Addr(0),
         result: Addr(0),
@@ -61,7 +64,7 @@ fn op(kind: OpKind, target: Rank, disp: usize, len: usize) -> Op {
 }
 
 /// Steps until `done` returns true.
-fn until<W: World>(world: &mut W, what: &str, mut done: impl FnMut(&mut W) -> bool) {
+pub fn until<W: World>(world: &mut W, what: &str, mut done: impl FnMut(&mut W) -> bool) {
     for _ in 0..MAX_TURNS {
         if done(world) {
             return;

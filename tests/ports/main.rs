@@ -10,6 +10,7 @@
 )]
 
 mod conformance;
+mod programs;
 mod real;
 mod routed;
 mod sim;
@@ -65,6 +66,10 @@ macro_rules! conforms {
             fn a_flood_is_refused_and_nothing_is_lost() {
                 body::a_flood_is_refused_and_nothing_is_lost::<$world>();
             }
+            #[test]
+            fn reports_come_behind_what_they_report() {
+                crate::programs::reports_come_behind_what_they_report::<$world>();
+            }
         }
     )* };
 }
@@ -76,6 +81,10 @@ conforms! {
     messages: crate::routed::Messages;
     messages_on_nodes: crate::routed::OnNodes;
     rdma: crate::routed::Rdma;
+    rdma_accumulates: crate::routed::RdmaAccumulates;
+    rdma_without_atomics: crate::routed::RdmaWithoutAtomics;
+    rdma_global_atomics: crate::routed::RdmaGlobalAtomics;
+    rdma_mixed: crate::routed::RdmaMixed;
 }
 
 #[cfg(feature = "sim")]

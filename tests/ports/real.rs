@@ -135,6 +135,11 @@ impl<P: Ports> World for Real<P> {
         self.buffers.read(P::base(&self.ports[me as usize]), self.memories[me as usize].len())
     }
 
+    fn set_memory(&mut self, me: Rank, disp: usize, content: &[u8]) {
+        let base = P::base(&self.ports[me as usize]);
+        self.buffers.write(Addr(base.0 + disp), content);
+    }
+
     fn make_counters(&mut self, number: u32) {
         P::make_counters(&mut self.ports, number);
     }

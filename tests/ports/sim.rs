@@ -82,6 +82,10 @@ impl World for Simulated {
         self.net.window(0, me).to_vec()
     }
 
+    fn set_memory(&mut self, me: Rank, disp: usize, content: &[u8]) {
+        self.net.window_mut(0, me)[disp..disp + content.len()].copy_from_slice(content);
+    }
+
     fn make_counters(&mut self, _: u32) {}
 
     fn end(self) {

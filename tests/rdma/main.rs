@@ -17,6 +17,7 @@ mod capabilities;
 mod carry;
 mod connection_recycling;
 mod failures;
+mod fences;
 mod handshake;
 mod memory_device;
 mod notifications;

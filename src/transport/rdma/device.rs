@@ -113,7 +113,8 @@ pub struct WorkRequest {
     pub signalled: bool,
     /// Copy the local bytes during the call.
     pub inline: bool,
-    /// Start only after earlier reads and atomics of this queue have completed.
+    /// Start only after earlier reads and atomics of this queue have completed. Without it, the
+    /// request may take effect before they do.
     pub fence: bool,
     /// Another request of this queue follows at once. The device may keep this one until then, and
     /// ring the doorbell for both.

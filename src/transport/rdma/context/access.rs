@@ -63,7 +63,7 @@ impl WordAccess {
         self.is_accumulate() && matches!(self.op, AtomicOp::Reduce(..))
     }
 
-    fn is_accumulate(&self) -> bool {
+    pub(super) fn is_accumulate(&self) -> bool {
         matches!(self.requester, Requester::Operation(..))
     }
 }

@@ -166,11 +166,12 @@ struct Connection {
     last_signalled: u64,
     /// Signalled requests in flight.
     signalled: u32,
-    /// Numbers of the last remote fence, put, and read of a get. (Accesses to words need no fence,
-    /// because whoever depends on one waits for its response.)
+    /// Numbers of the last remote fence, put, read of a get, and atomic of an accumulate. (Accesses
+    /// to control words need no fence, because whoever depends on one waits for its response.)
     last_remote_fence: u64,
     last_put: u64,
     last_read: u64,
+    last_accumulate: u64,
     /// Number of the last flush read.
     last_flush_read: u64,
     /// Puts since the last remote fence before them.
@@ -280,7 +281,8 @@ pub struct Context {
 pub(super) struct PostFlags {
     pub(super) signalled: bool,
     pub(super) inline: bool,
-    /// Start after earlier gets: to the target, the request means that they are complete.
+    /// Start after earlier gets and accumulates: to the target, the request means that they are
+    /// complete.
     pub(super) fence: bool,
     /// The completion implies that earlier puts are visible at the target.
     pub(super) remote_fence: bool,

@@ -3,8 +3,8 @@
 use super::super::device::{Opcode, WorkRequest};
 use super::super::handshake::RemoteAddress;
 use super::{
-    AtomicOp, ConnectionError, ConnectionId, ConnectionState, Context, Held, InFlight, LocalBuffer,
-    NO_WINDOW, PostFlags, Purpose, Request, Requester,
+    AtomicOp, Connection, ConnectionError, ConnectionId, ConnectionState, Context, Held, InFlight,
+    LocalBuffer, NO_WINDOW, PostFlags, Purpose, Request, Requester,
 };
 use crate::engine::{Atomic, NoResource};
 use crate::transport::copy;
@@ -18,6 +18,18 @@ pub(in super::super) struct PostedRequest {
 
 /// Slots of each send queue that only urgent requests may use.
 const RESERVED_SLOTS: u64 = 4;
+
+impl Connection {
+    /// Whether a request posted now could overtake gets or accumulates without the fence flag.
+    ///
+    /// A queue pair may execute a write or a send before an earlier read or atomic, and an atomic
+    /// before an earlier read. It keeps the order of atomics (InfiniBand Architecture
+    /// Specification, volume 1, 10.8.3).
+    fn needs_fence(&self, opcode: Opcode) -> bool {
+        let is_atomic = matches!(opcode, Opcode::FetchAdd(_) | Opcode::CompareSwap { .. });
+        self.last_read > self.completed || !is_atomic && self.last_accumulate > self.completed
+    }
+}
 
 impl Context {
     /// Posts a request for `window`. Its completion does what the purpose says.
@@ -42,8 +54,8 @@ impl Context {
         let Request { opcode, local, remote, flags } = *request;
         let full = self.free_slots(conn, window, flags.urgent) == 0;
         let connection = &self.connections[conn];
-        let fence = flags.fence && connection.last_read > connection.completed;
-        let ordered = !flags.fence || self.may_follow(conn);
+        let fence = flags.fence && connection.needs_fence(opcode);
+        let ordered = !flags.fence || self.may_follow(conn, opcode);
         let open = match connection.state {
             ConnectionState::Established => true,
             // Only urgent requests are accepted, so that operations in progress can complete.
@@ -91,6 +103,11 @@ impl Context {
         match purpose {
             Purpose::Get { .. } => connection.last_read = number,
             Purpose::Put { .. } => connection.last_put = number,
+            Purpose::Access(buffer)
+                if self.accesses[buffer as usize].is_some_and(|access| access.is_accumulate()) =>
+            {
+                connection.last_accumulate = number;
+            }
             _ => {}
         }
         if flags.remote_fence {
@@ -198,9 +215,8 @@ impl Context {
     }
 
     /// Whether a request that must be ordered behind gets and accumulates may be posted.
-    pub(in super::super) fn may_follow(&self, conn: ConnectionId) -> bool {
-        let connection = &self.connections[conn];
-        (self.limits.fences || connection.last_read <= connection.completed)
+    pub(in super::super) fn may_follow(&self, conn: ConnectionId, opcode: Opcode) -> bool {
+        (self.limits.fences || !self.connections[conn].needs_fence(opcode))
             && !self.has_cas_loops(conn)
     }
 

@@ -11,7 +11,7 @@
 use smallvec::SmallVec;
 
 use super::super::context::{Held, LocalBuffer, PostFlags, Purpose, Request};
-use super::super::device::LocalSegment;
+use super::super::device::{LocalSegment, Opcode};
 use super::super::handshake::RemoteAddress;
 use super::super::registration_cache::RegistrationId;
 use super::operations::{carries, notifies, opcode_of};
@@ -179,7 +179,7 @@ impl Endpoint {
         let mut context = self.context.borrow();
         // Checked first, because a refused request returns its buffer, which other requests share.
         let follows = fragmented.op.notification.is_some();
-        if !context.has_slot(conn) || follows && !context.may_follow(conn) {
+        if !context.has_slot(conn) || follows && !context.may_follow(conn, Opcode::Write) {
             return Err(NoResource);
         }
         let (op, at) = (&fragmented.op, fragmented.at);
