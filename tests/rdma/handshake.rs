@@ -99,9 +99,10 @@ fn malformed_handshakes_are_survived() {
 }
 
 /// A peer that computes keeps its queue pair; nobody waits for it to disconnect.
+/// Later changes of peers do not wait for it again.
 #[test]
 fn lk3_nobody_waits_for_a_peer_that_computes() {
-    let mut memories = vec![vec![0u8; 4096]; 3];
+    let mut memories = vec![vec![0u8; 4096]; 4];
     let (hub, mut w) = windows(&mut memories, 3);
     contexts(&hub)[0].borrow().set_max_qps(1);
     let mut flight = InFlight::default();
@@ -110,15 +111,15 @@ fn lk3_nobody_waits_for_a_peer_that_computes() {
     let mut reach = |w: &mut Vec<Far>, target: Rank, silent: Option<usize>| {
         let put = Op { origin, ..op(OpKind::Put, target, 8, 8) };
         let mut posted = false;
-        for turn in 0.. {
-            assert!(turn < 200_000, "process {target} is not reached");
+        for turn in 0..200_000 {
             posted = posted || flight.try_post(&mut w[0], &put);
-            (0..3).filter(|rank| Some(*rank) != silent).for_each(|rank| _ = w[rank].poll());
+            (0..4).filter(|rank| Some(*rank) != silent).for_each(|rank| _ = w[rank].poll());
             flight.collect(&mut w[0]);
             if posted && flight.open == 0 {
-                return;
+                return turn;
             }
         }
+        panic!("process {target} is not reached");
     };
     let held = || contexts(&hub)[0].borrow().qps_in_use();
     reach(&mut w, 1, None);
@@ -126,11 +127,14 @@ fn lk3_nobody_waits_for_a_peer_that_computes() {
     assert_eq!(held(), 1, "one has made room for the other");
     reach(&mut w, 1, Some(2));
     assert_eq!(held(), 2, "one more than allowed");
+    let turns = reach(&mut w, 3, Some(2));
+    assert!(turns < 8000, "process 0 waits {turns} turns for process 2 again");
+    assert_eq!(held(), 2, "process 1 has made room for process 3");
     // The silent one answers now.
     while held() > 1 {
         w.iter_mut().for_each(|window| _ = window.poll());
     }
-    for rank in 1..3 {
+    for rank in 1..4 {
         assert_eq!(unsafe { ((w[rank].base().0 + 8) as *const u64).read() }, 7);
     }
     end(&hub, w);

@@ -183,7 +183,8 @@ impl Context {
         };
         let is_loopback = self.connections[conn].is_loopback;
         let too_many = self.quota.in_use >= self.quota.limit && !is_loopback;
-        if too_many && now - since < MAX_WAIT_POLLS {
+        let may_wait = self.quota.in_use - self.unresponsive() >= self.quota.limit;
+        if too_many && may_wait && now - since < MAX_WAIT_POLLS {
             self.make_room();
             return Ok(false);
         }
@@ -219,12 +220,27 @@ impl Context {
         }
     }
 
+    /// Number of connections whose peers have not answered a disconnect for `MAX_WAIT_POLLS`. This
+    /// process does not wait for them again. If it did, a peer that has created a queue pair for it
+    /// would give that up before the wait is over, ask again, and so on for ever.
+    fn unresponsive(&self) -> u32 {
+        let waits_long = |conn: &&ConnectionId| {
+            let Connection { state, used, .. } = self.connections[**conn];
+            matches!(state, ConnectionState::Disconnecting { sent: true, received: None })
+                && self.quota.polls - used >= MAX_WAIT_POLLS
+        };
+        self.quota.disconnecting.iter().filter(waits_long).count() as u32
+    }
+
     /// Disconnects idle connections, as many as there are others that wait for a queue pair.
     fn make_room(&mut self) {
         self.quota.was_short = true;
         loop {
-            let free = self.quota.limit.saturating_sub(self.quota.in_use) as usize;
-            if free + self.quota.disconnecting.len() >= self.quota.waiting.len() {
+            let unresponsive = self.unresponsive();
+            let in_use = self.quota.in_use - unresponsive;
+            let free = self.quota.limit.saturating_sub(in_use) as usize;
+            let soon_free = self.quota.disconnecting.len() - unresponsive as usize;
+            if free + soon_free >= self.quota.waiting.len() {
                 return;
             }
             let candidates = (0..self.connections.len()).filter(|conn| self.can_disconnect(*conn));
