@@ -5,8 +5,8 @@
 //!   so do atomics behind a read. A request with the fence flag is started when the reads and
 //!   atomics before it have ended. A read is fetched in pieces. Its bytes, and the old value of an
 //!   atomic, arrive later still.
-//! - An atomic reads its word and writes it later. In between, other atomics of the same device wait,
-//!   but the processors do not, unless the device says that its atomics are atomic with them.
+//! - An atomic reads its word and writes it later. In between, other atomics of the same device
+//!   wait, but the processors do not, unless the device says that its atomics are atomic with them.
 //! - A write may complete before it is visible. Its bytes become visible in pieces, in any order,
 //!   before a later read, atomic or message of the same queue pair is executed, but not before a
 //!   later write. Aligned words of 8 bytes stay whole. The specification does not say so, but
