@@ -42,7 +42,7 @@ fn any_adapter(rank: Rank, seed: u64) -> Option<Adapter> {
     // In some jobs, all are of one network, or all have atomics.
     let infiniband = rng.bool() && seed.is_multiple_of(3);
     let atomics = *rng.choice(&kinds[(seed % 2) as usize..]).unwrap();
-    (seed % 4 < 2 || rng.u8(0..4) > 0).then_some(Adapter { infiniband, atomics })
+    (seed % 4 < 2 || rng.u8(0..4) > 0).then_some(Adapter { infiniband, ..Adapter::with(atomics) })
 }
 
 impl<const WAY: u8> Ports for Routed<WAY> {

@@ -16,22 +16,8 @@ use mpix_rma::transport::rdma::{Endpoint, NicAtomics, SharedContext, WindowMemor
 use mpix_rma::transport::shm::ShmWindow;
 
 use crate::hub::{Hub, LOCKED};
+pub use crate::memory_device::Adapter;
 use crate::memory_device::{MemoryDevice, SimulatedNetwork};
-
-/// The adapter of a process.
-#[derive(Clone, Copy, Debug)]
-pub struct Adapter {
-    /// On InfiniBand rather than Ethernet.
-    pub infiniband: bool,
-    pub atomics: AtomicCapability,
-}
-
-impl Adapter {
-    /// An adapter on Ethernet.
-    pub const fn with(atomics: AtomicCapability) -> Self {
-        Adapter { infiniband: false, atomics }
-    }
-}
 
 /// Some messages bypass the hub.
 pub const ALL_BY_MESSAGES: bool = false;
@@ -77,9 +63,8 @@ fn beside(hub: &Arc<Mutex<Hub>>) -> Beside {
                     }
                     None => {
                         let adapter = ADAPTERS.get()(rank, seed);
-                        let Adapter { infiniband, atomics } =
-                            adapter.unwrap_or(Adapter::with(AtomicCapability::None));
-                        Box::new(MemoryDevice::new(&net, infiniband, atomics))
+                        let idle = Adapter::with(AtomicCapability::None);
+                        Box::new(MemoryDevice::new(&net, adapter.unwrap_or(idle)))
                     }
                 };
                 let name = ProcessId([u64::from(rank) + 1, 1]);
@@ -96,12 +81,15 @@ fn beside(hub: &Arc<Mutex<Hub>>) -> Beside {
     held.downcast_ref::<Beside>().expect("made here").clone()
 }
 
+/// The adapters of the processes of a job.
+pub type Adapters = fn(Rank, u64) -> Option<Adapter>;
+
 thread_local! {
     /// Whether windows created next use RDMA at all.
     pub static RDMA: Cell<bool> = const { Cell::new(true) };
     /// The adapter of each process, by its rank and the seed of the test, in windows created next.
     /// `None`: the process has none.
-    pub static ADAPTERS: Cell<fn(Rank, u64) -> Option<Adapter>> =
+    pub static ADAPTERS: Cell<Adapters> =
         const { Cell::new(|_, _| Some(Adapter::with(AtomicCapability::Hca))) };
     /// What device atomics are used for in windows created next, if all processes have them.
     pub static NIC_ATOMICS: Cell<NicAtomics> = const { Cell::new(NicAtomics::LockWords) };

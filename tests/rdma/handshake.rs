@@ -4,12 +4,12 @@
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::am::wire::{Content, Packet};
-use mpix_rma::transport::rdma::device::PortAddress;
+use mpix_rma::transport::rdma::device::{AtomicCapability, PortAddress};
 use mpix_rma::transport::rdma::handshake::{
     Handshake, LEN, ProcessId, QpStatus, RemoteAddress, RemoteWindow, Step,
 };
 
-use crate::carry::contexts;
+use crate::carry::{ADAPTERS, Adapter, Adapters, contexts};
 use crate::world::*;
 
 fn number(name: &str) -> Option<u64> {
@@ -40,6 +40,8 @@ fn malformed(rng: &mut fastrand::Rng) -> Vec<u8> {
             mtu: rng.u8(..),
             depth: rng.u8(..),
             gid: [rng.u8(..); 16],
+            // The in-memory devices have none.
+            partition: if rng.u8(0..8) > 0 { 0 } else { rng.u16(..) },
         },
         part: RemoteWindow {
             window: few(rng),
@@ -174,7 +176,13 @@ fn only_encoded_messages_decode() {
         step: Step::Reply,
         process: ProcessId([1 << 60, 2]),
         qp: QpStatus { generation: 3, number: 77, connected: true },
-        address: PortAddress { lid: 9, mtu: 5, depth: 16, gid: std::array::from_fn(|at| at as u8) },
+        address: PortAddress {
+            lid: 9,
+            mtu: 5,
+            depth: 16,
+            gid: std::array::from_fn(|at| at as u8),
+            partition: 0x8001,
+        },
         part: RemoteWindow {
             window: 12,
             memory: address(1),
@@ -193,4 +201,55 @@ fn only_encoded_messages_decode() {
     let mut other = bytes;
     other[4] = 8;
     assert_eq!(Handshake::decode(&other), None);
+}
+
+/// Ports without a common partition: both sides report the keys, and nobody waits for requests to
+/// time out. A full and a limited member of one partition communicate.
+#[test]
+fn partition_keys_are_compared() {
+    if crate::carry::device().is_some() {
+        return;
+    }
+    let value = 7u64;
+    let origin = Addr(&raw const value as usize);
+    let put = Op { origin, ..op(OpKind::Put, 1, 8, 8) };
+    let keys: [(Adapters, bool); 3] = [
+        (|rank, _| member([0xffff, 0x8001][rank as usize]), false),
+        (|_, _| member(0x0001), false),
+        (|rank, _| member([0x8001, 0x0001][rank as usize]), true),
+    ];
+    for (adapters, communicate) in keys {
+        ADAPTERS.set(adapters);
+        let mut memories = vec![vec![0u8; 4096]; 2];
+        let (hub, mut w) = windows(&mut memories, 3);
+        let mut flight = InFlight::default();
+        let mut over = false;
+        for _ in 0..10_000 {
+            if flight.is_empty() {
+                flight.try_post(&mut w[0], &put);
+            }
+            w.iter_mut().for_each(|window| _ = window.poll());
+            flight.collect(&mut w[0]);
+            over =
+                w.iter().all(|window| window.is_broken()) || !flight.is_empty() && flight.open == 0;
+            if over {
+                break;
+            }
+        }
+        assert!(over, "neither complete nor failed");
+        assert_eq!(w[0].lost().is_none(), communicate);
+        if communicate {
+            end(&hub, w);
+        } else {
+            let reasons: Vec<String> =
+                w.iter().filter_map(|window| Some(format!("{:?}", window.lost()?))).collect();
+            let text = reasons.join(" ");
+            assert!(text.contains("share no partition"), "{text}");
+        }
+    }
+}
+
+/// An adapter on InfiniBand with this partition key.
+fn member(partition: u16) -> Option<Adapter> {
+    Some(Adapter { infiniband: true, partition, ..Adapter::with(AtomicCapability::Hca) })
 }

@@ -18,6 +18,24 @@ pub struct PortAddress {
     pub depth: u8,
     /// Global identifier (GID).
     pub gid: [u8; 16],
+    /// Partition key; 0 on Ethernet, where keys have no meaning.
+    pub partition: u16,
+}
+
+impl PortAddress {
+    /// Checks that two ports may communicate: they are in one partition, and one of them is a full
+    /// member. Otherwise the network drops their packets, and each request would only time out.
+    pub(super) fn check_partition(&self, peer: &PortAddress) -> Result<(), DeviceError> {
+        /// Set in the key of a full member.
+        const FULL: u16 = 0x8000;
+        let (own, peers) = (self.partition, peer.partition);
+        let share = (own ^ peers) & !FULL == 0 && (own | peers) & FULL != 0;
+        if own == 0 && peers == 0 || share {
+            Ok(())
+        } else {
+            Err(DeviceError::Partitions { own, peers })
+        }
+    }
 }
 
 /// Sizes and capabilities of a device.
@@ -180,6 +198,11 @@ pub enum DeviceError {
     Port(u8, PortError),
     #[error("{text}: {problem}")]
     Setting { text: String, problem: &'static str },
+    #[error(
+        "the ports share no partition: this process has key {own:#06x}, and the peer {peers:#06x} \
+         (see MPIX_RMA_IB_PKEY)"
+    )]
+    Partitions { own: u16, peers: u16 },
     #[error("the device's completion queue has failed")]
     CompletionQueue,
     #[error(transparent)]

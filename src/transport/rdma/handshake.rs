@@ -141,7 +141,8 @@ impl Handshake {
         bytes.extend([self.step as u8, address.mtu, address.depth, qp.connected.into()]);
         self.process.0.iter().for_each(|half| bytes.extend(half.to_ne_bytes()));
         bytes.extend(qp.number.to_ne_bytes());
-        bytes.extend(u32::from(address.lid).to_ne_bytes());
+        bytes.extend(address.lid.to_ne_bytes());
+        bytes.extend(address.partition.to_ne_bytes());
         bytes.extend(address.gid);
         bytes.extend(part.window.to_ne_bytes());
         for address in [part.memory, part.words, part.pair_words, self.flush_target] {
@@ -164,6 +165,7 @@ impl Handshake {
             |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         let eight =
             |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let two = |at: usize| u16::from_ne_bytes(bytes[at..at + 2].try_into().expect("two bytes"));
         let address = |at: usize| RemoteAddress { addr: eight(at), rkey: four(at + 8) };
         Some(Handshake {
             step: *Step::ALL.get(usize::from(bytes[4]))?,
@@ -178,7 +180,8 @@ impl Handshake {
                 },
             },
             address: PortAddress {
-                lid: u16::try_from(four(28)).ok()?,
+                lid: two(28),
+                partition: two(30),
                 mtu: bytes[5],
                 depth: bytes[6],
                 gid: bytes[32..48].try_into().expect("sixteen bytes"),

@@ -397,6 +397,23 @@ fn write_bytes(at: usize, bytes: &[u8]) {
     }
 }
 
+/// The adapter of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct Adapter {
+    /// On InfiniBand rather than Ethernet.
+    pub infiniband: bool,
+    pub atomics: AtomicCapability,
+    /// Partition key, if on InfiniBand.
+    pub partition: u16,
+}
+
+impl Adapter {
+    /// An adapter on Ethernet.
+    pub const fn with(atomics: AtomicCapability) -> Self {
+        Adapter { infiniband: false, atomics, partition: 0xffff }
+    }
+}
+
 /// The device of one process.
 #[derive(Debug)]
 pub struct MemoryDevice {
@@ -405,19 +422,14 @@ pub struct MemoryDevice {
     queues: HashMap<Qp, u32>,
     fences: bool,
     completions: u32,
-    infiniband: bool,
-    atomics: AtomicCapability,
+    adapter: Adapter,
 }
 
 impl MemoryDevice {
-    pub fn new(
-        net: &Arc<Mutex<SimulatedNetwork>>,
-        infiniband: bool,
-        atomics: AtomicCapability,
-    ) -> Self {
+    pub fn new(net: &Arc<Mutex<SimulatedNetwork>>, adapter: Adapter) -> Self {
         let mut held = net.lock().unwrap();
         held.ends.push(End {
-            atomics,
+            atomics: adapter.atomics,
             receives: VecDeque::new(),
             completions: VecDeque::new(),
             queues: 0,
@@ -425,7 +437,7 @@ impl MemoryDevice {
         let (me, fences, completions) = (held.ends.len() - 1, held.fences, held.completions);
         drop(held);
         let (net, queues) = (Arc::clone(net), HashMap::new());
-        MemoryDevice { net, me, queues, fences, completions, infiniband, atomics }
+        MemoryDevice { net, me, queues, fences, completions, adapter }
     }
 
     fn net(&self) -> MutexGuard<'_, SimulatedNetwork> {
@@ -443,14 +455,15 @@ impl Device for MemoryDevice {
             receive_depth: 16,
             max_qps: 1000,
             max_sge: [4, 3],
-            atomics: self.atomics,
+            atomics: self.adapter.atomics,
             fences: self.fences,
         }
     }
 
     fn address(&self) -> PortAddress {
-        let lid = if self.infiniband { self.me as u16 + 1 } else { 0 };
-        PortAddress { lid, mtu: 5, depth: DEPTH, gid: [0; 16] }
+        let Adapter { infiniband, partition, .. } = self.adapter;
+        let (lid, partition) = if infiniband { (self.me as u16 + 1, partition) } else { (0, 0) };
+        PortAddress { lid, mtu: 5, depth: DEPTH, gid: [0; 16], partition }
     }
 
     fn name(&self) -> String {
@@ -526,7 +539,10 @@ impl Device for MemoryDevice {
         assert!(pair.requests.len() < 32, "the send queue overflows");
         assert!(self.fences || !work.fence, "the fence flag does not work");
         let is_atomic = matches!(work.opcode, Opcode::FetchAdd(_) | Opcode::CompareSwap { .. });
-        assert!(!is_atomic || self.atomics != AtomicCapability::None, "there are no atomics");
+        assert!(
+            !is_atomic || self.adapter.atomics != AtomicCapability::None,
+            "there are no atomics"
+        );
         if refuses {
             return Err(DeviceError::System { call: "post_send", errno: libc::EINVAL });
         }

@@ -129,6 +129,7 @@ impl Context {
         conn: ConnectionId,
         message: &Handshake,
     ) -> Result<HandshakeOutcome, DeviceError> {
+        self.address().check_partition(&message.address)?;
         let needs_qp = message.step.needs_qp();
         let peers = message.qp;
         let known = peers.generation != QpStatus::UNKNOWN.generation;

@@ -143,6 +143,7 @@ impl IbvDevice {
                 mtu: port.attributes.active_mtu as u8,
                 depth: depth.clamp(1, MAX_RD_ATOMIC) as u8,
                 gid: port.gid.raw,
+                partition: port.partition,
             },
             port,
             by_number: HashMap::new(),

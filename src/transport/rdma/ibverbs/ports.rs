@@ -61,6 +61,8 @@ pub(super) struct Port {
     pub(super) gid: ibv_gid,
     /// Index in the port's table of partition keys.
     pub(super) pkey_index: u16,
+    /// The partition key; 0 on Ethernet.
+    pub(super) partition: u16,
     /// Higher is better.
     rank: u8,
 }
@@ -148,8 +150,9 @@ fn inspect(
     let rank = if ethernet { u8::from(reach(&gid) > 0) } else { 2 };
     let key = |index: &u16| library.query_pkey(device, number, *index);
     let pkey_index = find_pkey(0..attributes.pkey_tbl_len, key, wanted.partition)?;
+    let partition = if ethernet { 0 } else { key(&pkey_index) };
     let (device, name) = (OpenDevice::clone(device), name.to_owned());
-    Ok(Port { device, name, number, attributes, gid_index, gid, pkey_index, rank })
+    Ok(Port { device, name, number, attributes, gid_index, gid, pkey_index, partition, rank })
 }
 
 /// How well a GID of an Ethernet port can be routed: 2 for IPv4-mapped, 1 for global IPv6, 0 for
