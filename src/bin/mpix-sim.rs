@@ -1,5 +1,6 @@
 //! The simulator's command line: the paper's figures and cost curves, one JSON object per line.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -57,6 +58,8 @@ enum Command {
         #[arg(long, value_delimiter = ',', default_value = "blocking,nonblocking")]
         series: Vec<String>,
     },
+    /// Prints the parameters of the machine, by their names in `--set`.
+    Profile,
     /// Cost of an epoch (CPU time, memory) as closed epochs pile up behind a late target.
     Pending {
         /// Numbers of epochs.
@@ -80,6 +83,9 @@ enum Command {
         /// Maximum number of pending epochs; 0: unbounded.
         #[arg(long, default_value_t = 64)]
         window: u64,
+        /// Number of hot targets, to which half of all transactions go; 0: none.
+        #[arg(long, default_value_t = 0)]
+        hot: u32,
         /// Seed of the random choices.
         #[arg(long, default_value_t = 1)]
         seed: u64,
@@ -149,7 +155,13 @@ struct TransactionsParameters {
     count: u64,
     window: u64,
     seed: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    hot: u32,
     per_second: f64,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// CPU time of this process, which does not depend on other load on the machine.
@@ -196,6 +208,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
             }
             Ok(())
         }
+        Command::Profile => print(&BTreeMap::from_iter(machine.parameters())),
         Command::Pending { epochs } => {
             for &epochs in epochs {
                 // Repeat runs with few epochs to get a measurable time.
@@ -239,10 +252,11 @@ fn run(arguments: &Arguments) -> Result<(), String> {
             warm_up,
             accounts,
             window,
+            hot,
             seed,
             ref series,
         } => {
-            let work = Transactions { warm_up, count, accounts, seed, window };
+            let work = Transactions { warm_up, count, accounts, seed, window, hot };
             for &ranks in ranks {
                 run_series(arguments, machine, "transactions", ranks, series, |calls, reorder| {
                     let outcome = applications::transactions(
@@ -254,7 +268,9 @@ fn run(arguments: &Arguments) -> Result<(), String> {
                         reorder,
                     )?;
                     let per_second = f64::from(ranks) * count as f64 / outcome.seconds;
-                    Ok((TransactionsParameters { count, window, seed, per_second }, outcome))
+                    let parameters =
+                        TransactionsParameters { count, window, seed, hot, per_second };
+                    Ok((parameters, outcome))
                 })?;
             }
             Ok(())

@@ -273,6 +273,11 @@ impl Window {
         self.epochs.len() + usize::from(self.folded.is_some())
     }
 
+    /// Number of processes that this one has had contact with, for tests and measurements.
+    pub fn peers_touched(&self) -> usize {
+        self.peers.iter().count()
+    }
+
     /// Opens an epoch. The caller fills it in and then calls [`ready`](Self::ready).
     #[inline]
     pub(super) fn open(&mut self, kind: EpochKind) -> Key {

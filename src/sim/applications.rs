@@ -7,7 +7,7 @@ use super::profile::Machine;
 use super::schedule::{LuOptions, Schedule, Series, TransactionsOptions};
 use super::script::{Moment, Script, Step};
 use super::world::{Report, Settings, WindowSpec, World};
-use crate::engine::ReorderFlags;
+use crate::engine::{Rank, ReorderFlags};
 use crate::transport::sim::{SECOND, Time};
 
 /// Results of a run of an application.
@@ -17,9 +17,9 @@ pub struct Outcome {
     pub seconds: f64,
     /// Fraction of the ranks' time spent in calls, waits included.
     pub in_calls: f64,
-    /// Mean fraction of time that a node's atomic unit was busy.
+    /// Mean fraction of time that an atomic unit was busy.
     pub atomics_busy_mean: f64,
-    /// Maximum over the nodes.
+    /// Maximum over the atomic units.
     pub atomics_busy_max: f64,
     /// Events of the network.
     pub events: u64,
@@ -35,6 +35,8 @@ pub struct Outcome {
     pub engine_bytes_peak_max: i64,
     /// Memory of a rank's engine at the end in bytes, mean over the ranks.
     pub engine_bytes_end_mean: f64,
+    /// Peers that a rank's engine has touched at the end, mean over the ranks.
+    pub peers_mean: f64,
     /// Hash of the run, hexadecimal.
     pub trace: String,
 }
@@ -43,6 +45,8 @@ pub struct Outcome {
 struct Timed {
     warm_up: Option<Schedule>,
     schedule: Schedule,
+    /// Number of hot targets; 0: none.
+    hot: Rank,
     /// End of the warm-up.
     began: Option<Time>,
 }
@@ -52,13 +56,30 @@ impl Script for Timed {
         if let Some(warm_up) = &mut self.warm_up {
             match warm_up.next(at) {
                 Step::End => self.warm_up = None,
-                step => return step,
+                step => return retargeted(step, self.hot),
             }
             return Step::Barrier;
         }
         self.began.get_or_insert(at.now);
-        self.schedule.next(at)
+        retargeted(self.schedule.next(at), self.hot)
     }
+}
+
+/// The target instead of `target` with `hot` hot targets: every other rank stands for a hot one.
+fn hot_target(target: Rank, hot: Rank) -> Rank {
+    if hot == 0 || target.is_multiple_of(2) { target } else { target / 2 % hot }
+}
+
+/// A step of a lock epoch, aimed at its hot target if it has one.
+fn retargeted(mut step: Step, hot: Rank) -> Step {
+    match &mut step {
+        Step::Lock { target, .. } | Step::Unlock { target, .. } => {
+            *target = hot_target(*target, hot);
+        }
+        Step::Issue { op, .. } => op.target = hot_target(op.target, hot),
+        _ => {}
+    }
+    step
 }
 
 fn outcome(world: &mut World<Timed>, report: &Report) -> Outcome {
@@ -80,6 +101,7 @@ fn outcome(world: &mut World<Timed>, report: &Report) -> Outcome {
         engine_bytes_peak_mean: mean(&|rank| world.memory(rank).peak as f64),
         engine_bytes_peak_max: all.clone().map(|rank| world.memory(rank).peak).max().unwrap_or(0),
         engine_bytes_end_mean: mean(&|rank| world.memory(rank).bytes as f64),
+        peers_mean: mean(&|rank| world.window(0, rank).peers_touched() as f64),
         trace: format!("{:016x}", report.trace),
     }
 }
@@ -90,12 +112,13 @@ fn run(
     machine: &Machine,
     progress_thread: bool,
     flags: ReorderFlags,
+    hot: Rank,
     schedules: impl Fn(i32) -> Result<(Option<Schedule>, Schedule), String>,
 ) -> Result<Outcome, String> {
     let settings = Settings { progress_thread, ..Settings::new(*machine) };
     let scripts = (0..ranks).map(|rank| {
         let (warm_up, schedule) = schedules(rank.cast_signed())?;
-        Ok(Timed { warm_up, schedule, began: None })
+        Ok(Timed { warm_up, schedule, hot, began: None })
     });
     let mut scripts = scripts.collect::<Result<Vec<_>, String>>()?.into_iter();
     let mut world = World::new(ranks, settings, &[WindowSpec { bytes: 0, flags }], |_| {
@@ -114,7 +137,7 @@ pub fn lu(
     series: Series,
 ) -> Result<Outcome, String> {
     let count = ranks.cast_signed();
-    run(ranks, machine, progress_thread, ReorderFlags::default(), |rank| {
+    run(ranks, machine, progress_thread, ReorderFlags::default(), 0, |rank| {
         let options = LuOptions { rank, ranks: count, m, depth, ahead: ahead.into(), series };
         Ok((None, Schedule::lu(&options)?))
     })
@@ -133,6 +156,8 @@ pub struct Transactions {
     pub seed: u64,
     /// Maximum number of pending epochs; 0: unbounded.
     pub window: u64,
+    /// Half of all transactions go to this many ranks, the hot targets; 0: all targets are equal.
+    pub hot: u32,
 }
 
 /// Runs the transactions, with `reorder` under `access_after_access`.
@@ -144,9 +169,12 @@ pub fn transactions(
     series: Series,
     reorder: bool,
 ) -> Result<Outcome, String> {
-    let Transactions { warm_up, count, accounts, seed, window } = work;
+    let Transactions { warm_up, count, accounts, seed, window, hot } = work;
+    if hot > ranks {
+        return Err(format!("{hot} hot targets, but only {ranks} ranks"));
+    }
     let flags = ReorderFlags { access_after_access: reorder, ..ReorderFlags::default() };
-    run(ranks, machine, progress_thread, flags, |rank| {
+    run(ranks, machine, progress_thread, flags, hot, |rank| {
         let options = TransactionsOptions {
             rank,
             ranks: ranks.cast_signed(),

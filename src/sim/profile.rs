@@ -23,6 +23,37 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// All parameters that [`set`](Self::set) accepts, in its units. A bulk window without limit is
+    /// infinite (null in JSON); the tree is the number of its nodes per leaf switch, or 0.
+    #[must_use]
+    pub fn parameters(&self) -> [(&'static str, f64); 20] {
+        let (network, wire) = (&self.network, &self.network.wire);
+        let ns = |time: Time| time as f64 / NS as f64;
+        let window = network.bulk_window;
+        [
+            ("latency", ns(wire.latency)),
+            ("post", ns(wire.post)),
+            ("handle", ns(wire.handle)),
+            ("gap", ns(wire.gap)),
+            ("byte", wire.byte_fs as f64 / 1000.0),
+            ("loopback", ns(network.loopback)),
+            ("atomic_gap", ns(network.atomic_gap)),
+            ("atomics_by_rank", f64::from(u8::from(network.atomics_by_rank))),
+            ("accumulate_byte", network.accumulate_byte_fs as f64 / 1000.0),
+            ("call", ns(self.call)),
+            ("mtu", network.mtu as f64),
+            ("ranks_per_node", f64::from(network.ranks_per_node)),
+            ("credits_pair", f64::from(network.credits_pair)),
+            ("credits_nic", f64::from(network.credits_nic)),
+            ("bulk_window", if window == u64::MAX { f64::INFINITY } else { window as f64 }),
+            ("flops_cached", self.flops_cached),
+            ("flops_streaming", self.flops_streaming),
+            ("cache", self.cache as f64),
+            ("eager_max", self.eager_max as f64),
+            ("tree", network.tree.map_or(0.0, |tree| f64::from(tree.nodes_per_leaf))),
+        ]
+    }
+
     /// Sets one parameter, in nanoseconds, bytes, numbers, or picoseconds per byte.
     ///
     /// # Errors
@@ -41,15 +72,19 @@ impl Machine {
             "loopback" => network.loopback = ns,
             "atomic_gap" => network.atomic_gap = ns,
             "accumulate_byte" => network.accumulate_byte_fs = (value * 1000.0).round() as u64,
+            "atomics_by_rank" if whole <= 1 => network.atomics_by_rank = whole == 1,
             "call" => self.call = ns,
             "mtu" => network.mtu = whole,
             "ranks_per_node" if whole > 0 => network.ranks_per_node = count?,
             "credits_pair" if whole > 0 => network.credits_pair = count?,
             "credits_nic" if whole > 0 => network.credits_nic = count?,
+            "bulk_window" if whole > 0 => network.bulk_window = whole,
             "flops_cached" => self.flops_cached = value,
             "flops_streaming" => self.flops_streaming = value,
             "cache" => self.cache = whole,
+            "eager_max" => self.eager_max = whole,
             "tree" if whole == 0 => network.tree = None,
+            "tree" if network.tree.is_some_and(|tree| u64::from(tree.nodes_per_leaf) == whole) => {}
             _ => return Err(format!("{name}={value}: unknown parameter or invalid value")),
         }
         Ok(())
@@ -113,9 +148,11 @@ const QDR_2014: Machine = Machine {
         local_stage: false,
         shared_lock_words: false,
         atomic_gap: 400 * NS,
+        atomics_by_rank: false,
         accumulate_byte_fs: 500_000,
         credits_pair: 64,
         credits_nic: 16_384,
+        bulk_window: u64::MAX,
         tree: Some(Tree { nodes_per_leaf: 18, uplinks: 18, hop: 100 * NS }),
     },
     call: 100 * NS,
@@ -162,9 +199,11 @@ const NDR_2024: Machine = Machine {
         local_stage: false,
         shared_lock_words: false,
         atomic_gap: 50 * NS,
+        atomics_by_rank: false,
         accumulate_byte_fs: 100_000,
         credits_pair: 128,
         credits_nic: 65_536,
+        bulk_window: u64::MAX,
         tree: Some(Tree { nodes_per_leaf: 32, uplinks: 32, hop: 100 * NS }),
     },
     call: 40 * NS,

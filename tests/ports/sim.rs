@@ -32,9 +32,11 @@ impl World for Simulated {
             local_stage: seed.is_multiple_of(3),
             shared_lock_words: seed.is_multiple_of(5),
             atomic_gap: 100 * NS,
+            atomics_by_rank: false,
             accumulate_byte_fs: 100_000,
             credits_pair: 8,
             credits_nic: 24,
+            bulk_window: [1, u64::MAX][usize::from(seed.is_multiple_of(7))],
             tree: None,
         };
         let faults = FaultInjection {

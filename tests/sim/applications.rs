@@ -107,6 +107,73 @@ fn lu_is_faster_where_nothing_blocks() {
     }
 }
 
+/// Refused rows are posted later, by ranks that wait or by the progress thread of those that compute.
+/// Where the adapters are the bottleneck, the bulk window costs nothing.
+#[test]
+fn lu_ends_with_a_bulk_window() {
+    let mut machine = profile("qdr-2014").unwrap();
+    machine.network.wire.byte_fs *= 8;
+    let mut run = |window, progress_thread, series| {
+        machine.network.bulk_window = window;
+        applications::lu(&machine, progress_thread, 32, (700, 2, false), series).unwrap()
+    };
+    for series in [Series::Blocking, Series::Nonblocking] {
+        for progress_thread in [false, true] {
+            let without = run(u64::MAX, progress_thread, series);
+            let with = run(16 << 10, progress_thread, series);
+            assert!(without.refusals == 0 && with.refusals > 0, "{without:?} {with:?}");
+            assert!(with.seconds < 1.05 * without.seconds, "{without:?} {with:?}");
+        }
+    }
+}
+
+/// Half of the transactions go to the hot targets.
+#[test]
+fn hot_targets_get_half_of_the_transactions() {
+    let machine = profile("qdr-2014").unwrap();
+    let run = |hot| {
+        let work = applications::Transactions {
+            warm_up: 0,
+            count: 50,
+            accounts: 10,
+            seed: 1,
+            window: 8,
+            hot,
+        };
+        applications::transactions(&machine, false, 32, work, Series::Nonblocking, true)
+    };
+    let (even, hot) = (run(0).unwrap(), run(1).unwrap());
+    let share = |of: &applications::Outcome| of.atomics_busy_max / of.atomics_busy_mean / 4.0;
+    assert!(share(&even) < 0.35 && share(&hot) > 0.5, "{even:?} {hot:?}");
+    assert!(even.peers_mean > 20.0 && hot.peers_mean < 20.0, "{even:?} {hot:?}");
+    assert_eq!(run(33).unwrap_err(), "33 hot targets, but only 32 ranks");
+}
+
+/// The parameters of a machine are what `set` accepts, in its units.
+#[test]
+fn a_profile_prints_the_parameters_that_it_accepts() {
+    for machine in PROFILES {
+        for (name, value) in machine.parameters() {
+            let mut same = machine;
+            same.set(name, value).unwrap();
+            assert_eq!(same, machine, "{name}={value}");
+            if !["tree", "atomics_by_rank"].contains(&name) {
+                let mut other = machine;
+                let changed = if value.is_finite() { 2.0 * value } else { 1.0 };
+                other.set(name, changed).unwrap();
+                assert_ne!(other, machine, "{name}");
+                assert!(other.parameters().contains(&(name, changed)), "{name}={changed}");
+            }
+        }
+    }
+    let mut machine = PROFILES[0];
+    machine.set("tree", 0.0).unwrap();
+    assert!(machine.parameters().contains(&("tree", 0.0)));
+    machine.set("tree", 5.0).unwrap_err();
+    machine.set("atomics_by_rank", 1.0).unwrap();
+    assert!(machine.parameters().contains(&("atomics_by_rank", 1.0)));
+}
+
 /// Invalid options are rejected with the schedule's own message.
 #[test]
 fn invalid_options_are_rejected_with_a_reason() {

@@ -31,9 +31,11 @@ pub fn plain() -> Parameters {
         local_stage: false,
         shared_lock_words: false,
         atomic_gap: 300 * NS,
+        atomics_by_rank: false,
         accumulate_byte_fs: 2_000_000,
         credits_pair: 1000,
         credits_nic: 10_000,
+        bulk_window: u64::MAX,
         tree: None,
     }
 }
@@ -349,6 +351,85 @@ fn credits_are_bounded_and_come_back() {
         assert_eq!(net.call(0, |port| port.signal(1, Word::Done, 2)), Ok(()));
         net.run();
         assert_eq!(net.net.in_flight(), 0);
+    }
+}
+
+/// Refuses bulk operations beyond the window, but no short ones. A refused rank is woken when one is
+/// acknowledged. An operation that is longer than the window goes alone.
+#[test]
+fn a_bulk_window_bounds_the_bytes_of_a_rank_at_its_nic() {
+    let mut net = Net::new(3, Parameters { bulk_window: 5000, ..plain() });
+    let (long, short) = (op(OpKind::Put, 1, 2500), op(OpKind::Put, 1, 10));
+    net.put(0, 1, 2500);
+    net.put(0, 2, 2500);
+    assert_eq!(net.post(0, long).1, Posted::NoResource);
+    assert_eq!(net.post(0, short).1, Posted::Local);
+    assert_eq!(net.post(1, op(OpKind::Put, 2, 2500)).1, Posted::Pending, "another rank's window");
+    let first = loop {
+        net.net.advance().expect("an acknowledgement");
+        if std::iter::from_fn(|| net.net.next_woken()).any(|rank| rank == 0) {
+            break net.net.now();
+        }
+    };
+    assert_eq!(first, POST + serial(2500) + 2 * L);
+    assert_eq!(net.post(0, long).1, Posted::Pending);
+    assert_eq!(net.post(0, long).1, Posted::NoResource);
+    net.run();
+    assert_eq!(net.post(0, op(OpKind::Put, 1, 9000)).1, Posted::Pending);
+    assert_eq!(net.post(0, long).1, Posted::NoResource);
+    net.run();
+    assert_eq!(net.net.in_flight(), 0);
+}
+
+/// An adapter sends in order of posting. With a bulk window, what a rank posts waits there behind one
+/// window of its neighbour, not behind all that the neighbour has to send.
+#[test]
+fn a_bulk_window_lets_neighbours_pass_at_the_adapter() {
+    for (window, ahead) in [(5000, 2), (u64::MAX, 10)] {
+        let parameters = Parameters { ranks_per_node: 2, bulk_window: window, ..plain() };
+        let mut net = Net::new(4, parameters);
+        let posted = (0..10)
+            .take_while(|_| net.post(0, op(OpKind::Put, 2, 2500)).1 == Posted::Pending)
+            .count() as u64;
+        assert_eq!(posted, ahead);
+        let (ticket, posted) = net.post(1, op(OpKind::Put, 3, 2500));
+        assert_eq!(posted, Posted::Pending);
+        let done = loop {
+            net.net.advance().expect("a completion");
+            if let Some((done, _)) = net.net.port(0, 1).next_finished() {
+                assert_eq!(done, ticket);
+                break net.net.now();
+            }
+        };
+        assert_eq!(done, POST + (ahead + 1) * serial(2500) + 2 * L);
+    }
+}
+
+/// CPUs that serve atomics do not wait for their neighbours.
+#[test]
+fn atomics_by_rank_are_served_by_each_target() {
+    // Alone, the second waits for the port of the node only.
+    for (by_rank, wait) in [(false, 300 * NS), (true, 20 * NS)] {
+        let parameters = Parameters { ranks_per_node: 2, atomics_by_rank: by_rank, ..plain() };
+        let mut net = Net::new(6, parameters);
+        for (rank, target) in [(2, 0), (4, 1)] {
+            let answer = net.call(rank, |port| {
+                port.atomic(target, LockWord::Tail, Atomic::Add(1), LockTicket(0))
+            });
+            assert_eq!(answer, Answer::Later);
+        }
+        let mut times = Vec::new();
+        while net.net.advance().is_some() {
+            while let Some(rank) = net.net.next_woken() {
+                let now = net.net.now();
+                times.extend(net.net.port(0, rank).next_answer().map(|_| now));
+            }
+        }
+        assert!((times[1] - times[0]).abs_diff(wait) < NS, "{times:?}");
+        assert_eq!(
+            net.net.atomics_busy().filter(|busy| *busy > 0).count(),
+            1 + usize::from(by_rank)
+        );
     }
 }
 

@@ -19,6 +19,8 @@ fn machine(rng: &mut fastrand::Rng, ranks: u32, windows: u32) -> Machine {
     // endlessly, and one for anything else.
     let least = network.ranks_per_node.min(ranks) * (windows + 1);
     network.credits_nic = [least, least + 2, 64, 16_384][rng.usize(0..4)].max(least);
+    // Without a draw of its own, so that a seed keeps its program.
+    network.bulk_window = if network.credits_pair == 2 { 1 } else { u64::MAX };
     network.mtu = [64, 512, 2048][rng.usize(0..3)];
     network.inline_max = [0, 8, 128][rng.usize(0..3)];
     network.local_stage = rng.bool();

@@ -46,6 +46,20 @@ impl Network {
         true
     }
 
+    /// True if the bulk window of the origin has room for an operation with `bytes` bytes. Otherwise
+    /// the origin is woken when one of its bulk operations is acknowledged.
+    pub(super) fn has_bulk_room(&mut self, origin: u32, bytes: u64) -> bool {
+        let out = self.bulk_out[origin as usize];
+        let fits = bytes <= self.parameters.mtu
+            || out == 0
+            || out.saturating_add(bytes) <= self.parameters.bulk_window;
+        if !fits {
+            self.stats.refusals += 1;
+            self.starving[origin as usize] = true;
+        }
+        fits
+    }
+
     /// Returns the credit of a message to its origin.
     fn return_credit(&mut self, message: &Message) {
         if self.violates(Violation::KeepCredit) {
@@ -55,6 +69,7 @@ impl Network {
         self.connections.close(message.connection);
         let node = self.parameters.node(origin) as usize;
         self.nodes[node].in_flight -= 1;
+        self.bulk_out[origin as usize] -= self.bulk_bytes(message);
         for rank in std::mem::take(&mut self.nodes[node].starved) {
             self.wake(rank);
         }
@@ -69,6 +84,7 @@ impl Network {
         message.connection = self.connections.open(message.origin, message.target);
         let node = self.parameters.node(message.origin) as usize;
         self.nodes[node].in_flight += 1;
+        self.bulk_out[message.origin as usize] += self.bulk_bytes(&message);
         self.stats.messages += 1;
         let Message { origin, window, inlined, .. } = message;
         let id = self.messages.insert(message);
@@ -119,6 +135,12 @@ impl Network {
 
     fn is_bulk(&self, message: &Message) -> bool {
         message.path != Path::Shared && message.bytes > self.parameters.mtu
+    }
+
+    /// Bytes that a message occupies of its origin's bulk window.
+    fn bulk_bytes(&self, message: &Message) -> u64 {
+        let stores = matches!(message.purpose, Purpose::Put | Purpose::Accumulate);
+        if stores && message.bytes > self.parameters.mtu { message.bytes } else { 0 }
     }
 
     /// How long a message occupies a node's port.
@@ -276,7 +298,7 @@ impl Network {
         let busy = self.busy(to, message.bytes);
         let end =
             self.nodes[to].into.bulk(self.now, busy) + self.parameters.wire.serial(message.bytes);
-        let at = self.through_unit(to, end, self.unit_time(&message));
+        let at = self.through_unit(&message, end, self.unit_time(&message));
         let at = self.schedule_landing(id, at);
         let effect = message.purpose != Purpose::Put || message.notification.is_some();
         if !effect && self.memory.is_none() {
@@ -304,7 +326,7 @@ impl Network {
             let busy = self.busy(to, message.bytes);
             let begun = self.now.saturating_sub(lead + serial);
             end = self.nodes[to].into.short(begun, busy, packet) + serial;
-            end = self.through_unit(to, end, lead).max(self.now);
+            end = self.through_unit(&message, end, lead).max(self.now);
         }
         let at = self.schedule_landing(id, end);
         if at > self.now {
@@ -314,16 +336,18 @@ impl Network {
         }
     }
 
-    /// Time at which a message that has arrived completely at `at` leaves the node's atomic unit,
-    /// which it occupies for `time`.
-    fn through_unit(&mut self, node: usize, at: Time, time: Time) -> Time {
+    /// Time at which a message that has arrived completely at `at` leaves the atomic unit of its
+    /// target, which it occupies for `time`.
+    fn through_unit(&mut self, message: &Message, at: Time, time: Time) -> Time {
         if time == 0 {
             return at;
         }
-        let node = &mut self.nodes[node];
-        node.atomic_busy += time;
-        node.atomic_free = at.max(node.atomic_free) + time;
-        node.atomic_free
+        let by_rank = self.parameters.atomics_by_rank;
+        let unit = if by_rank { message.target } else { self.parameters.node(message.target) };
+        let unit = &mut self.units[unit as usize];
+        unit.busy += time;
+        unit.free = at.max(unit.free) + time;
+        unit.free
     }
 
     /// Applies the effect of a message.

@@ -27,7 +27,8 @@
 //!   NIC, at a limited rate. Accesses to a rank's own memory or node go through the NIC's loopback,
 //!   so that all share one atomicity domain [LK-7]. An accumulate occupies the unit for one gap and
 //!   its bytes. A rank loads its own words, and stores to those that are never targets of an atomic
-//!   read-modify-write, without the NIC.
+//!   read-modify-write, without the NIC. With [`Parameters::atomics_by_rank`], the target's CPU
+//!   takes the NIC's place.
 //! - **Inside a node** put and get are copies by the calling CPU, complete on return. Copies of one
 //!   node share its memory bus, in call order. Signals are stores that become visible after the
 //!   class's latency.
@@ -36,6 +37,9 @@
 //! - **Credits.** Each operation, signal and access takes one credit of its connection and one of
 //!   its NIC until it is acknowledged (signals: visible). Without a credit the answer is "no
 //!   resource", and the rank is woken when credits return.
+//! - **Bulk window.** [`Parameters::bulk_window`] bounds the bytes of bulk operations that a rank has
+//!   at its NIC, as a transport can that counts completions. Beyond it the answer is "no resource"
+//!   too.
 //!
 //! [`SimPort::timed`] bypasses the model for one message: the caller sets its [`Times`], so that it
 //! may overtake others. Tests script unordered links with it.

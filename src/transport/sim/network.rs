@@ -26,13 +26,18 @@ pub(super) struct Inbox {
     pub(super) fresh: bool,
 }
 
+/// What serves atomics one after the other: a node's NIC, or the CPU of a rank.
+#[derive(Clone, Copy, Default)]
+pub(super) struct AtomicUnit {
+    pub(super) free: Time,
+    pub(super) busy: Time,
+}
+
 /// One node's network interface and memory bus.
 #[derive(Default)]
 pub(super) struct Node {
     pub(super) out: Lane,
     pub(super) into: Lane,
-    pub(super) atomic_free: Time,
-    pub(super) atomic_busy: Time,
     pub(super) bus_free: Time,
     pub(super) in_flight: u32,
     /// Ranks that were refused because this NIC had no credit.
@@ -95,6 +100,8 @@ pub struct Network {
     pub(super) messages: Slots<Message>,
     pub(super) connections: Connections,
     pub(super) nodes: Vec<Node>,
+    /// By node, or by rank if CPUs serve atomics.
+    pub(super) units: Vec<AtomicUnit>,
     /// Per leaf switch and uplink: up and down.
     pub(super) links: Vec<[Lane; 2]>,
     /// By window, then rank.
@@ -103,8 +110,10 @@ pub struct Network {
     pub(super) words: WordStore,
     pub(super) memory: Option<Memory>,
     pub(super) faults: Option<FaultInjector>,
-    /// Ranks that were refused because their connection had no credit.
+    /// Ranks that were refused because their connection had no credit, or their bulk window no room.
     pub(super) starving: Vec<bool>,
+    /// By rank: bytes of its bulk operations that are not acknowledged.
+    pub(super) bulk_out: Vec<u64>,
     /// Ranks that an injected fault refused and whose wake-up is scheduled.
     pub(super) nudged: Vec<bool>,
     woken: VecDeque<u32>,
@@ -142,6 +151,10 @@ impl Network {
             messages: Slots::default(),
             connections: Connections::default(),
             nodes: (0..nodes).map(|_| Node::default()).collect(),
+            units: vec![
+                AtomicUnit::default();
+                if parameters.atomics_by_rank { ranks } else { nodes } as usize
+            ],
             links: vec![Default::default(); links as usize],
             inboxes: Vec::new(),
             packets: (0..ranks).map(|_| VecDeque::new()).collect(),
@@ -150,6 +163,7 @@ impl Network {
             faults: (faults != FaultInjection { seed: faults.seed, ..FaultInjection::default() })
                 .then(|| FaultInjector::new(faults, ranks, nodes)),
             starving: vec![false; ranks as usize],
+            bulk_out: vec![0; ranks as usize],
             nudged: vec![false; ranks as usize],
             woken: VecDeque::new(),
             stats: Stats::default(),
@@ -320,9 +334,9 @@ impl Network {
         self.stats
     }
 
-    /// Busy time of each node's atomic unit.
+    /// Busy time of each atomic unit.
     pub fn atomics_busy(&self) -> impl Iterator<Item = Time> {
-        self.nodes.iter().map(|node| node.atomic_busy)
+        self.units.iter().map(|unit| unit.busy)
     }
 
     /// Number of messages in flight.

@@ -82,12 +82,18 @@ pub struct Parameters {
     pub shared_lock_words: bool,
     /// Gap of the NIC's atomic unit.
     pub atomic_gap: Time,
+    /// The CPU of each rank serves the atomics and accumulates that reach it, instead of the NIC of
+    /// its node. It always finds the time, as in a rank that waits in calls.
+    pub atomics_by_rank: bool,
     /// Additional time of an accumulate in the atomic unit, in femtoseconds per byte.
     pub accumulate_byte_fs: u64,
     /// Credits of a connection: operations, signals and accesses in flight.
     pub credits_pair: u32,
     /// Credits of a node's NIC.
     pub credits_nic: u32,
+    /// Bytes of bulk operations that a rank keeps at its NIC until they are acknowledged, or a single
+    /// operation if that is longer. `u64::MAX`: no limit.
+    pub bulk_window: u64,
     /// Switches. `None`: one crossbar without congestion.
     pub tree: Option<Tree>,
 }

@@ -90,7 +90,8 @@ impl<'a> SimPort<'a> {
         }
         let path = self.path_to(op.target, Path::Loopback);
         let net = &mut *self.net;
-        if !net.has_credit(self.me, op.target) {
+        let bulk = if matches!(op.kind, OpKind::Put | OpKind::Accumulate) { op.len } else { 0 };
+        if !net.has_credit(self.me, op.target) || !net.has_bulk_room(self.me, bulk) {
             return Posted::NoResource;
         }
         net.spend(net.parameters.wire.post);

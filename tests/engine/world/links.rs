@@ -160,9 +160,11 @@ fn parameters(ranks: u32) -> Parameters {
         local_stage: true,
         shared_lock_words: true,
         atomic_gap: 0,
+        atomics_by_rank: false,
         accumulate_byte_fs: 0,
         credits_pair: u32::MAX,
         credits_nic: u32::MAX,
+        bulk_window: u64::MAX,
         tree: None,
     }
 }
