@@ -107,8 +107,8 @@ fn lu_is_faster_where_nothing_blocks() {
     }
 }
 
-/// Refused rows are posted later, by ranks that wait or by the progress thread of those that compute.
-/// Where the adapters are the bottleneck, the bulk window costs nothing.
+/// Refused rows are posted later, by ranks that wait or by the progress thread of those that
+/// compute. Where the adapters are the bottleneck, the bulk window costs nothing.
 #[test]
 fn lu_ends_with_a_bulk_window() {
     let mut machine = profile("qdr-2014").unwrap();

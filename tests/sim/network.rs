@@ -354,8 +354,8 @@ fn credits_are_bounded_and_come_back() {
     }
 }
 
-/// Refuses bulk operations beyond the window, but no short ones. A refused rank is woken when one is
-/// acknowledged. An operation that is longer than the window goes alone.
+/// Refuses bulk operations beyond the window, but no short ones. A refused rank is woken when one
+/// is acknowledged. An operation that is longer than the window goes alone.
 #[test]
 fn a_bulk_window_bounds_the_bytes_of_a_rank_at_its_nic() {
     let mut net = Net::new(3, Parameters { bulk_window: 5000, ..plain() });
@@ -381,8 +381,8 @@ fn a_bulk_window_bounds_the_bytes_of_a_rank_at_its_nic() {
     assert_eq!(net.net.in_flight(), 0);
 }
 
-/// An adapter sends in order of posting. With a bulk window, what a rank posts waits there behind one
-/// window of its neighbour, not behind all that the neighbour has to send.
+/// An adapter sends in order of posting. With a bulk window, what a rank posts waits there behind
+/// one window of its neighbour, not behind all that the neighbour has to send.
 #[test]
 fn a_bulk_window_lets_neighbours_pass_at_the_adapter() {
     for (window, ahead) in [(5000, 2), (u64::MAX, 10)] {

@@ -46,7 +46,7 @@ impl Network {
         true
     }
 
-    /// True if the bulk window of the origin has room for an operation with `bytes` bytes. Otherwise
+    /// True if the bulk window of the origin has room for an operation of `bytes` bytes. Otherwise
     /// the origin is woken when one of its bulk operations is acknowledged.
     pub(super) fn has_bulk_room(&mut self, origin: u32, bytes: u64) -> bool {
         let out = self.bulk_out[origin as usize];

@@ -37,9 +37,9 @@
 //! - **Credits.** Each operation, signal and access takes one credit of its connection and one of
 //!   its NIC until it is acknowledged (signals: visible). Without a credit the answer is "no
 //!   resource", and the rank is woken when credits return.
-//! - **Bulk window.** [`Parameters::bulk_window`] bounds the bytes of bulk operations that a rank has
-//!   at its NIC, as a transport can that counts completions. Beyond it the answer is "no resource"
-//!   too.
+//! - **Bulk window.** [`Parameters::bulk_window`] bounds the bytes of bulk operations that a rank
+//!   has at its NIC, as a transport can that counts completions. Beyond it the answer is "no
+//!   resource" too.
 //!
 //! [`SimPort::timed`] bypasses the model for one message: the caller sets its [`Times`], so that it
 //! may overtake others. Tests script unordered links with it.

@@ -110,7 +110,8 @@ pub struct Network {
     pub(super) words: WordStore,
     pub(super) memory: Option<Memory>,
     pub(super) faults: Option<FaultInjector>,
-    /// Ranks that were refused because their connection had no credit, or their bulk window no room.
+    /// Ranks that were refused because their connection had no credit, or their bulk window no
+    /// room.
     pub(super) starving: Vec<bool>,
     /// By rank: bytes of its bulk operations that are not acknowledged.
     pub(super) bulk_out: Vec<u64>,

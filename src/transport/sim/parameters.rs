@@ -91,8 +91,8 @@ pub struct Parameters {
     pub credits_pair: u32,
     /// Credits of a node's NIC.
     pub credits_nic: u32,
-    /// Bytes of bulk operations that a rank keeps at its NIC until they are acknowledged, or a single
-    /// operation if that is longer. `u64::MAX`: no limit.
+    /// Bytes of bulk operations that a rank keeps at its NIC until they are acknowledged, or a
+    /// single operation if that is longer. `u64::MAX`: no limit.
     pub bulk_window: u64,
     /// Switches. `None`: one crossbar without congestion.
     pub tree: Option<Tree>,
