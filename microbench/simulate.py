@@ -31,15 +31,21 @@ UNSTABLE = ("cpu_seconds", "events_per_second", "ns_per_epoch", "command", "sour
 RESULTS = UNSTABLE + (
     "value", "paper", "difference", "engine_bytes_per_epoch", "seconds", "in_calls", "per_second",
     "atomics_busy_mean", "atomics_busy_max", "events", "messages", "refusals", "in_flight_max",
-    "engine_bytes_peak_mean", "engine_bytes_peak_max", "engine_bytes_end_mean", "trace")
+    "engine_bytes_peak_mean", "engine_bytes_peak_max", "engine_bytes_end_mean", "peers_mean",
+    "trace")
 
 PENDING = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 DEPTHS = (1, 2, 4, 8, 16)
 SEEDS = (1, 2, 3, 4, 5)
 FACTORS = (0.5, 2)
-# Nanoseconds, and flop/s, of the profile qdr-2014.
-NETWORK = {"latency": 1300, "gap": 200, "atomic_gap": 400}
-FLOPS = {"flops_cached": 1.4e9, "flops_streaming": 0.47e9}
+# Parameters of the machine that are halved and doubled.
+NETWORK = ("latency", "gap", "atomic_gap")
+FLOPS = ("flops_cached", "flops_streaming")
+# As PROTOCOL.md says.
+BULK_WINDOW = "bulk_window=65536"
+SERVED = "atomics_by_rank=1,atomic_gap=12800"
+CREDITS = (16, 64, 256)
+COUNTS = (25, 100, 400, 1600)
 
 
 def number(value):
@@ -47,20 +53,20 @@ def number(value):
     return f"{value:g}" if value < 1e6 else f"{value:.0f}"
 
 
-def transactions(ranks, seed, count=400, warm_up=40):
+def transactions(ranks, seed, count=400, warm_up=40, range_of_pending=PENDING):
     """Figure 12: both nonblocking series with each number of pending epochs."""
     shared = ["transactions", "--ranks", ranks, "--seed", str(seed), "--count", str(count),
               "--warm-up", str(warm_up)]
     yield [*shared, "--series", "blocking", "--window", "1"]
-    for pending in PENDING:
+    for pending in range_of_pending:
         yield [*shared, "--series", "nonblocking,reorder", "--window", str(pending)]
 
 
-def varied(names, arguments):
+def varied(machine, groups, arguments):
     """The same with parameters of the machine halved and doubled, those of a group at once."""
-    for group in names:
+    for names in groups:
         for factor in FACTORS:
-            values = ",".join(f"{name}={number(value * factor)}" for name, value in group.items())
+            values = ",".join(f"{name}={number(machine[name] * factor)}" for name in names)
             yield ["--set", values, *arguments]
 
 
@@ -71,21 +77,59 @@ def lu(size, ranks):
             yield ["lu", "--size", str(size), "--depth", str(depth), *ahead, "--ranks", ranks]
 
 
-def parts(options):
+def bulk(ranks):
+    """LU decomposition with a bulk window, without and with a progress thread."""
+    for some in ranks.split(","):
+        for thread in ([], ["--progress-thread"]):
+            for ahead in ([], ["--ahead"]) if int(some) <= 128 else ([],):
+                yield [*thread, "--set", BULK_WINDOW, "lu", "--size", "8192", "--depth", "2",
+                       *ahead, "--ranks", some]
+
+
+def pressure(checks):
+    """Transactions with hot targets that run out of credits, and longer and longer ones."""
+    hot = ["transactions", "--count", "100", "--warm-up", "10", "--hot", "8", "--series",
+           "nonblocking,reorder", "--ranks"]
+    for ranks in ("64",) if checks else ("64", "512"):
+        for credits in CREDITS:
+            yield ["--set", f"credits_nic={credits}", *hot, ranks, "--window", "256"]
+        yield [*hot, ranks, "--window", "256"]
+    if not checks:
+        yield ["--set", f"credits_nic={CREDITS[1]}", *hot, "4096", "--window", "256"]
+    for ranks, counts in (("64", COUNTS[:2]),) if checks else (
+            ("64", COUNTS), ("512", COUNTS), ("4096", COUNTS[:2])):
+        for count in counts:
+            yield ["transactions", "--count", str(count), "--warm-up", "0", "--series", "reorder",
+                   "--ranks", ranks]
+
+
+def served(ranks):
+    """Transactions whose locks and accumulates are served by the CPUs of their targets."""
+    for run in transactions(ranks, 1, 400, 100, (4, 64)):
+        yield ["--set", SERVED, *run]
+
+
+def parts(options, machine):
     """Name of the results, and the simulator's arguments, for each part of the protocol."""
     if options.quick:
         yield "patterns", [["pattern"], ["--progress-thread", "pattern"]]
         yield "lu", [["lu", "--depth", "2", "--size", "256", "--ranks", "16,32"]]
         yield "transactions", [["transactions", "--count", "20", "--warm-up", "5", "--ranks",
                                 "16,32", "--window", "8"]]
+        yield "bulk", [["--set", BULK_WINDOW, "lu", "--depth", "2", "--size", "256", "--ranks",
+                        "16"]]
+        yield "pressure", [["--set", "credits_nic=16", "transactions", "--count", "20", "--warm-up",
+                            "5", "--ranks", "16", "--window", "8", "--hot", "2"]]
+        yield "served", [["--set", SERVED, "transactions", "--count", "20", "--warm-up", "5",
+                          "--ranks", "16", "--window", "8"]]
         yield "pending", [["pending", "--epochs", "1,100,1000"]]
         return
     ranks = "64" if options.check else "64,128,256,512"
     yield "patterns", [["pattern"], ["--progress-thread", "pattern"]]
-    network = [{name: value} for name, value in NETWORK.items()]
     runs = [run for seed in SEEDS for run in transactions(ranks, seed)]
-    runs += varied(network, ["transactions", "--ranks", ranks, "--count", "400", "--warm-up", "40",
-                             "--window", "64"])
+    runs += varied(machine, [(name,) for name in NETWORK],
+                   ["transactions", "--ranks", ranks, "--count", "400", "--warm-up", "40",
+                    "--window", "64"])
     if options.full:
         for many in ("1024", "4096", "16384"):
             runs += transactions(many, 1, 100, 10)
@@ -98,10 +142,13 @@ def parts(options):
     runs = [*lu(8192, small), *lu(16384, large)]
     changed = ["lu", "--size", "8192", "--depth", "2", "--ranks",
                "64" if options.check else "64,128,256"]
-    runs += varied([{name: NETWORK[name]} for name in ("latency", "gap")] + [FLOPS], changed)
+    runs += varied(machine, [("latency",), ("gap",), FLOPS], changed)
     for change in ("byte=0", "ranks_per_node=1", "ranks_per_node=2"):
         runs.append(["--set", change, *changed])
     yield "lu", runs
+    yield "bulk", list(bulk("64" if options.check else wide if options.full else "64,128,256"))
+    yield "pressure", list(pressure(options.check))
+    yield "served", list(served(ranks))
     epochs = "1,10,100,1000"
     if not options.check:
         epochs += ",10000,100000" + (",1000000" if options.full else "")
@@ -140,15 +187,36 @@ def read(path):
     return {key(row): row for row in rows}
 
 
+def command_of(options, arguments):
+    """The command that repeats a run."""
+    return " ".join(["mpix-sim", "--profile", options.profile, *arguments])
+
+
 def simulate(options, made_by, arguments):
     """Runs the simulator; returns its rows."""
     command = [str(options.program), "--profile", options.profile, *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)}: exit status {done.returncode}")
-    shown = " ".join(["mpix-sim", *command[1:]])
+    shown = command_of(options, arguments)
     rows = map(json.loads, done.stdout.splitlines())
     return [{**row, "command": shown, "sources": made_by} for row in rows]
+
+
+def parameters(options):
+    """The parameters of the simulated machine."""
+    command = [str(options.program), "--profile", options.profile, "profile"]
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+
+
+def keep_parameters(options, machine):
+    """Saves the parameters for the page, or compares them with those saved; returns differences."""
+    path = options.results / "machine.json"
+    if not options.check:
+        path.write_text(json.dumps(machine, indent=1) + "\n", encoding="utf-8")
+    elif json.loads(path.read_text(encoding="utf-8")) != machine:
+        return [f"{path}: not the parameters of the profile {options.profile}"]
+    return []
 
 
 def rows_of(options, name, runs):
@@ -164,7 +232,10 @@ def rows_of(options, name, runs):
 def update(options, name, runs):
     """Runs one part. Its rows replace those of the same runs; others stay. Saves after each run."""
     path = options.results / f"{name}.jsonl"
-    rows = read(path)
+    rows, made_by = read(path), sources(name)
+    if options.resume:
+        made = {row["command"] for row in rows.values() if row.get("sources") == made_by}
+        runs = [run for run in runs if command_of(options, run) not in made]
     for some in rows_of(options, name, runs):
         rows.update((key(row), row) for row in some)
         partial = path.with_suffix(".partial")
@@ -184,9 +255,10 @@ def check(options, name, runs):
                 wrong.append(f"{name}: not published: {key(row)}")
                 continue
             compared += 1
-            for field in row:
-                if field not in UNSTABLE and row[field] != before.get(field):
-                    wrong.append(f"{name}: {field} was {before.get(field)}, now {row[field]}: "
+            # Fields that the row did not have when it was published cannot differ.
+            for field, value in before.items():
+                if field not in UNSTABLE and row.get(field) != value:
+                    wrong.append(f"{name}: {field} was {value}, now {row.get(field)}: "
                                  f"{row['command']}")
     print(f"{name}: {compared} rows compared with the published ones")
     return wrong
@@ -205,7 +277,10 @@ def parse():
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to check that all works")
     parser.add_argument("--check", action="store_true",
                         help="recompute the small rows and compare them with the published ones")
-    parser.add_argument("--only", help="only this part: patterns, lu, transactions, pending")
+    parser.add_argument("--only", help="only this part: patterns, transactions, lu, bulk, "
+                        "pressure, served, pending")
+    parser.add_argument("--resume", action="store_true",
+                        help="leave out runs whose rows the present sources have made")
     parser.add_argument("--no-figures", action="store_true")
     return parser.parse_args()
 
@@ -214,16 +289,17 @@ def main():
     """Runs everything and draws it, or checks it."""
     options = parse()
     options.results.mkdir(parents=True, exist_ok=True)
-    wrong = []
     try:
-        for name, runs in parts(options):
+        machine = parameters(options)
+        wrong = keep_parameters(options, machine)
+        for name, runs in parts(options, machine):
             if options.only not in (None, name):
                 continue
             if options.check:
                 wrong += check(options, name, runs)
             else:
                 update(options, name, runs)
-    except RuntimeError as failure:
+    except (RuntimeError, subprocess.CalledProcessError) as failure:
         sys.exit(str(failure))
     if wrong:
         print(*wrong[:20], sep="\n")

@@ -200,9 +200,10 @@ def transactions(folder, rows):
             "target's CPU. **Our gain does not fall with the number of ranks**; the paper's does, "
             "from 39 to 2 %. It explains the last step by a flow-control problem of its prototype, "
             "and the others not. An adapter with twice the gap between messages shows such a fall, "
-            "from 18 to 10 % (below).", "",
-            "No run waited for credits, so these runs say nothing about flow control under "
-            "pressure.", "",
+            "from 18 to 10 % (below). A [model of the prototype]"
+            "(#locks-served-by-the-cpus-of-the-targets) has the paper's rates.", "",
+            "No run waited for credits. [Runs with fewer credits](#flow-control-and-memory-under-"
+            "pressure) are below.", "",
             "The gain depends on how many epochs may be pending:", "",
             "![gain over pending epochs](figures/fig12-pending-epochs.svg)", "", *ranges]
     varied = {(row["seed"], row["ranks"]) for row in rows if row["set"]}
@@ -218,26 +219,23 @@ def transactions(folder, rows):
 
 # ---- LU decomposition ----
 
-PROFILE = {"ranks_per_node": 8, "byte_ps": 320, "cached": 1.4e9, "streaming": 0.47e9,
-           "cache": 2 << 20}
 
-
-def compute_bound(size, ranks):
+def compute_bound(machine, size, ranks):
     """Seconds that a rank computes."""
     total = 0
     for row in range(size - 1):
         left = size - 1 - row
         rows = left / ranks
-        cached = rows * left * 8 <= PROFILE["cache"]
-        total += rows * (1 + 2 * left) / PROFILE["cached" if cached else "streaming"]
+        cached = rows * left * 8 <= machine["cache"]
+        total += rows * (1 + 2 * left) / machine["flops_cached" if cached else "flops_streaming"]
     return total
 
 
-def adapter_bound(size, ranks):
+def adapter_bound(machine, size, ranks):
     """Seconds that an adapter sends: each row leaves it once for each rank of another node."""
-    nodes = max(1, ranks // PROFILE["ranks_per_node"])
-    others = ranks - min(ranks, PROFILE["ranks_per_node"])
-    return size * (size + 1) / 2 * 8 * others * PROFILE["byte_ps"] * 1e-12 / nodes
+    nodes = max(1, ranks // machine["ranks_per_node"])
+    others = ranks - min(ranks, machine["ranks_per_node"])
+    return size * (size + 1) / 2 * 8 * others * machine["byte"] * 1e-12 / nodes
 
 
 def choice_text(row):
@@ -252,7 +250,7 @@ def best_lu(rows):
             for (ranks,), some in by(rows, "ranks").items()}
 
 
-def lu_table(size, best):
+def lu_table(machine, size, best):
     """Both series at their best, with the bounds."""
     table = []
     for ranks, of in best.items():
@@ -263,7 +261,8 @@ def lu_table(size, best):
                       RATIOS.get(ranks, ""),
                       f"{blocking['seconds'] / nonblocking['seconds']:.2f}",
                       f"{100 * blocking['in_calls']:.0f} %, {100 * nonblocking['in_calls']:.0f} %",
-                      f"{compute_bound(size, ranks):.2f}", f"{adapter_bound(size, ranks):.2f}"))
+                      f"{compute_bound(machine, size, ranks):.2f}",
+                      f"{adapter_bound(machine, size, ranks):.2f}"))
     return markdown(("ranks", "blocking, s (depth)", "nonblocking, s (depth)", "ratio, paper",
                      "ratio, ours", "in calls", "bound: computing, s", "bound: adapters, s"), table)
 
@@ -281,7 +280,7 @@ def lu_ranges(rows):
                      *map(str, depths)), table)
 
 
-def draw_lu(folder, size, rows, best):
+def draw_lu(folder, machine, size, rows, best):
     """Time of both series at their best, the range of their choices, and the bounds."""
     figure, axes = plt.subplots(figsize=(6, 4))
     for series in ("blocking", "nonblocking"):
@@ -294,8 +293,8 @@ def draw_lu(folder, size, rows, best):
                           color=COLOURS[series], alpha=0.2)
     for label, bound, style in (("computing", compute_bound, "--"),
                                 ("adapters", adapter_bound, ":")):
-        axes.plot(list(best), [bound(size, number) for number in best], style, color="black",
-                  linewidth=1, label=f"bound: {label}")
+        axes.plot(list(best), [bound(machine, size, number) for number in best], style,
+                  color="black", linewidth=1, label=f"bound: {label}")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=10)
     axes.set_xticks(list(best))
@@ -325,15 +324,15 @@ def lu_sharing(same):
     if len(table) < 2:
         return []
     return ["With more ranks, both series take many times as long as either bound. The ranks of a "
-            "node share an adapter, which sends what is posted to it in order. A row that one rank "
-            "is granted late waits there behind all rows that the other ranks of its node have "
-            "posted since, although it is older; and the owner of the late row opens its next "
-            "exposure only when it has arrived. More pending epochs post more at once. With fewer "
-            "ranks per node:", "",
+            "node share an adapter, which sends what is posted to it in order, and they own "
+            "consecutive rows. So each row waits there behind the transfers of the rows before it "
+            "to all ranks, also its copy for the rank that owns the next row and could go on with "
+            "it. The nodes take turns instead of sending at the same time. With fewer ranks per "
+            "node:", "",
             *markdown(("ranks per node", "ranks", "blocking, s", "nonblocking, s"), table)]
 
 
-def lu(folder, rows):
+def lu(folder, machine, rows):
     """Figure 13."""
     text = ["## LU decomposition (figure 13)", "",
             "Each series with the depth of the ring that suits it best, and with the next row "
@@ -344,8 +343,8 @@ def lu(folder, rows):
         best = {ranks: of for ranks, of in best_lu(some).items() if len(of) == 2}
         if not best:
             continue
-        draw_lu(folder, size, some, best)
-        text += [f"### {size} x {size}", "", *lu_table(size, best),
+        draw_lu(folder, machine, size, some, best)
+        text += [f"### {size} x {size}", "", *lu_table(machine, size, best),
                  f"![time over ranks](figures/fig13-lu-{size}.svg)", "", *lu_ranges(some)]
     varied = [row for row in rows if row["set"]]
     if varied:

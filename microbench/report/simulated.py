@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import applications
+import flow
 from page import NAMES, commands, markdown, save_svg, stale, wrapped
 from results import COLOURS, plt, size_text
 
@@ -143,7 +144,9 @@ def engine(folder, pending, transacted):
 def main():
     """Reads the results."""
     folder = Path(sys.argv[1])
-    parts = {name: read(folder, name) for name in ("patterns", "lu", "transactions", "pending")}
+    parts = {name: read(folder, name) for name in ("patterns", "lu", "transactions", "pending",
+                                                   "bulk", "pressure", "served")}
+    machine = json.loads((folder / "machine.json").read_text(encoding="utf-8"))
     some = next(rows[0] for rows in parts.values() if rows)
     text = ["# Results in virtual time", "",
             "[Real programs on real ranks](programs.md), plain and preloaded, have a page of their "
@@ -158,8 +161,14 @@ def main():
         text += patterns(folder, chosen_patterns(parts["patterns"]))
     if parts["transactions"]:
         text += applications.transactions(folder, parts["transactions"])
+    if parts["served"]:
+        text += flow.served(parts["served"])
     if parts["lu"]:
-        text += applications.lu(folder, parts["lu"])
+        text += applications.lu(folder, machine, parts["lu"])
+    if parts["bulk"]:
+        text += flow.bulk(parts["bulk"], parts["lu"])
+    if parts["pressure"]:
+        text += flow.pressure(parts["pressure"], machine["credits_nic"])
     text += engine(folder, parts["pending"], parts["transactions"])
     page = "\n".join(map(wrapped, text)).rstrip() + "\n"
     (folder / "README.md").write_text(page, encoding="utf-8")
