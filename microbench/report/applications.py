@@ -201,7 +201,8 @@ def transactions(folder, rows):
             "from 39 to 2 %. It explains the last step by a flow-control problem of its prototype, "
             "and the others not. An adapter with twice the gap between messages shows such a fall, "
             "from 18 to 10 % (below). A [model of the prototype]"
-            "(#locks-served-by-the-cpus-of-the-targets) has the paper's rates.", "",
+            "(#locks-served-by-the-cpus-of-the-targets) comes near the paper's rates up to 256 "
+            "ranks.", "",
             "No run waited for credits. [Runs with fewer credits](#flow-control-and-memory-under-"
             "pressure) are below.", "",
             "The gain depends on how many epochs may be pending:", "",

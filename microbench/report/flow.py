@@ -59,8 +59,8 @@ def pressure(rows, credits):
             f"{hot[0]['window']} epochs of a rank are pending, and an adapter, shared by eight "
             f"ranks, has few credits (the profile: {credits:.0f}). A refused operation stays with "
             "the engine, which posts it again when a credit returns. Refusals cost neither rate "
-            "nor memory here: the hot targets are the bottleneck, and a record of an operation "
-            "exists whether it was refused or is in flight.", "",
+            "nor memory here. The hot targets probably limit the rate, and a record of an "
+            "operation exists whether it was refused or is in flight.", "",
             *markdown(("ranks", "series", "credits", "million transactions/s",
                        "refusals per message", "most in flight", "engine KB per rank: mean",
                        "most"), table)]
@@ -91,7 +91,8 @@ def served(rows):
             "accumulates. Its service time is calibrated on one number, the blocking rate at 64 "
             "ranks; the others follow.", "", *best_table(best),
             f"Blocking rates differ from the paper's by {', '.join(off)} ranks. So locks "
-            "that CPUs serve are enough to explain the paper's rates up to 256 ranks. At 512 ranks "
+            "that CPUs serve can explain the paper's rates up to 256 ranks, though with any fixed "
+            "time per transaction the rates would grow with the number of ranks. At 512 ranks "
             "the paper names a flow-control problem of its prototype, which this model does not "
             "have. The model does not explain why the paper's gain falls with the number of ranks.",
             "",
