@@ -20,7 +20,7 @@ unexport CARGO_TARGET_DIR
 .PHONY: help prefixes deps deps-aarch64 build install demo latency latency-netns overhead \
     programs ab idle scale threads mates notify lu transactions simulator figures figures-full \
     swarm mutants check test test-all test-rust test-loom test-lint test-c test-netns test-verbs \
-    test-small test-schedule test-hosts test-conformance test-valgrind test-aarch64 clean
+    test-random test-small test-schedule test-hosts test-conformance test-valgrind test-aarch64 clean
 .DEFAULT_GOAL := help
 
 help: ## list targets and variables
@@ -37,8 +37,12 @@ help: ## list targets and variables
 	@echo "  FULL=1   make test-verbs and test-conformance run all their tests"
 	@echo "  BASE     revision that make ab compares with"
 	@echo "  SEEDS, FIRST, SEED, SKIP"
-	@echo "           make swarm: number of programs and first seed, or one program (SKIP=n,n:"
-	@echo "           without these transactions)"
+	@echo "           make swarm, test-random: number of programs and first seed, or one program"
+	@echo "           (SKIP=n,n: without these transactions)"
+	@echo "  RANKS, SETTINGS, REPEAT, SHRINK=1"
+	@echo "           make test-random: ranks (RANKS=2,3,4), how they are reached (SETTINGS=shm,"
+	@echo "           cma-off,messages,thread,thread-messages), how often each program runs,"
+	@echo "           leave out transactions of a failing program"
 	@echo "  GUESTS, LOSS, TRANSPORT, TIMES, COMPARE"
 	@echo "           make test-verbs: see tests/rxe/README.md"
 	@echo "  DEMO, LATENCY, OVERHEAD, PROGRAMS, AB, IDLE, MATES, NOTIFY, LU, TRANSACTIONS,"
@@ -182,6 +186,14 @@ test-schedule: ## check the schedules of LU and transactions against MPI's epoch
 C_HOSTS = $(foreach h,$(HOSTS),--host $h)
 test-c: prefixes ## C programs under mpiexec, 1 to 4 ranks
 	$(PYTHON) tests/c/run.py $(C_HOSTS) $(if $(TAG),--tag $(TAG)) $(if $(ONLY),--only '$(ONLY)')
+
+# With SEED, one program; the report of a failure has the whole command.
+test-random: prefixes ## the random programs of swarm on real ranks: SEEDS=n, or SEED=n
+	CARGO=$(CARGO) $(PYTHON) tests/random/run.py $(C_HOSTS) --jobs $(JOBS) \
+	  $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST)) \
+	  $(if $(SEED),--seed $(SEED)) $(if $(SKIP),--skip $(SKIP)) $(if $(RANKS),--ranks $(RANKS)) \
+	  $(if $(SETTINGS),--settings $(SETTINGS)) $(if $(REPEAT),--repeat $(REPEAT)) \
+	  $(if $(SHRINK),--shrink)
 
 # One host at a time: tests/netns/mpiexec is the launcher of every host. Between network namespaces
 # MPICH 4.0.2 sometimes hangs in its own MPI_Finalize, without this library too; run.py counts that.

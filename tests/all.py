@@ -45,6 +45,8 @@ PARTS = (
     Part("test-conformance", (), ("FULL=1",),
          "MPICH's long tests; mpi4py with 1 and 4 ranks, and over messages"),
     Part("test-c"),
+    Part("test-random", ("SEEDS=100",), ("SEEDS=2000", "RANKS=2,3,4"),
+         "most random programs on real ranks"),
     Part("test-hosts", only_full=True, left_out="MPICH 5 and Open MPI 5"),
     Part("swarm", ("SEEDS=1000000",), only_full=True,
          left_out="990,000 of 1,000,000 random programs"),

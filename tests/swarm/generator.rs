@@ -127,9 +127,10 @@ fn mixed(seed: u64, stream: u64) -> fastrand::Rng {
     )
 }
 
-/// The program of a seed without the transactions in `skip`.
-pub fn generate(seed: u64, skip: &[u32]) -> Program {
-    let mut generator = Generator::new(seed);
+/// The program of a seed without the transactions in `skip`. The seed also draws the number of
+/// ranks, unless it is given.
+pub fn generate(seed: u64, skip: &[u32], ranks: Option<u32>) -> Program {
+    let mut generator = Generator::new(seed, ranks);
     let transactions = generator.rng.u32(1..14);
     generator.program.transactions = transactions;
     for number in 0..transactions {
@@ -142,9 +143,10 @@ pub fn generate(seed: u64, skip: &[u32]) -> Program {
 }
 
 impl Generator {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, ranks: Option<u32>) -> Self {
         let mut rng = mixed(seed, 1);
-        let ranks = if rng.u8(0..8) == 0 { rng.u32(6..=9) } else { rng.u32(2..=5) };
+        let drawn = if rng.u8(0..8) == 0 { rng.u32(6..=9) } else { rng.u32(2..=5) };
+        let ranks = ranks.unwrap_or(drawn);
         let windows = [1, 1, 2, 2, 3][rng.usize(0..5)];
         let mut on = |of: u8| rng.u8(0..of) > 0;
         let features = Features {

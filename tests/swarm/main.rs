@@ -31,10 +31,13 @@ mod run;
 mod settings;
 mod shapes;
 mod tagged;
+mod text;
 mod transactions;
 mod watcher;
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -57,7 +60,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 fn case(seed: u64) -> Case {
-    Case { seed, skip: Vec::new(), broken: None }
+    Case { seed, skip: Vec::new(), ranks: None, broken: None }
 }
 
 #[derive(Default)]
@@ -135,7 +138,7 @@ fn replay_command(case: &Case) -> String {
 
 /// Runs one case and prints its program and trace.
 fn replay(case: &Case) {
-    let program = generator::generate(case.seed, &case.skip);
+    let program = generator::generate(case.seed, &case.skip, case.ranks);
     println!("{program}\n{:#?}", settings::settings_of(case.seed, &program));
     let mut trace = Vec::new();
     let result = run(case, Some(&mut trace));
@@ -190,6 +193,28 @@ fn legal_programs_keep_every_rule() {
             replay_command(&smallest)
         );
     }
+}
+
+/// Writes programs for real ranks ([`text`]) to the file MPIX_SWARM_WRITE, each after a simulated
+/// run that checked its predictions.
+#[test]
+#[ignore = "make test-random writes and runs them"]
+fn write_programs() {
+    catch_panics();
+    let path = std::env::var("MPIX_SWARM_WRITE").expect("MPIX_SWARM_WRITE is a path");
+    let ranks = number("MPIX_SWARM_RANKS").map(|ranks| ranks as u32);
+    let skip = std::env::var("MPIX_SWARM_SKIP").unwrap_or_default();
+    let skip: Vec<u32> = skip.split(',').filter_map(|text| text.parse().ok()).collect();
+    let first = number("MPIX_SWARM_FIRST").unwrap_or(1);
+    let mut file = BufWriter::new(File::create(&path).expect("the file can be written"));
+    for seed in first..first + number("MPIX_SWARM_SEEDS").unwrap_or(1) {
+        let case = Case { skip: skip.clone(), ranks, ..case(seed) };
+        let success = run(&case, None).unwrap_or_else(|failure| {
+            panic!("seed {seed}, {ranks:?} ranks: {}", failure.text);
+        });
+        file.write_all(text::text_of(seed, &success.program).as_bytes()).expect("disk space");
+    }
+    file.flush().expect("disk space");
 }
 
 /// Equal seeds give equal runs.

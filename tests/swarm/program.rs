@@ -8,7 +8,7 @@ use mpix_rma::engine::*;
 use mpix_rma::sim::{Slot, Step, WindowSpec};
 use mpix_rma::transport::sim::Time;
 
-pub use super::shapes::{Places, Region, Sides, WORD};
+pub use super::shapes::{Datatype, Places, Region, Sides, WORD};
 
 /// Number of an operation in the program.
 pub type OpId = usize;

@@ -15,11 +15,13 @@ use super::program::*;
 use super::settings::{Broken, settings_of};
 use super::watcher::Watcher;
 
-/// A seed, the transactions left out, and an injected violation.
+/// A seed, the transactions left out, the number of ranks unless the seed draws it, and an injected
+/// violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
     pub seed: u64,
     pub skip: Vec<u32>,
+    pub ranks: Option<u32>,
     pub broken: Broken,
 }
 
@@ -85,7 +87,7 @@ fn owners(program: &Program) -> Vec<Rank> {
 
 /// Runs a case. Appends the events to `trace`.
 pub fn run(case: &Case, trace: Option<&mut Vec<String>>) -> Result<Success, Failure> {
-    let program = Rc::new(generate(case.seed, &case.skip));
+    let program = Rc::new(generate(case.seed, &case.skip, case.ranks));
     let mut watcher = Watcher::new(program.ranks, program.windows.iter().map(|spec| spec.flags));
     watcher.trace = trace.is_some().then(Vec::new);
     CATCHING.set(true);
@@ -143,7 +145,7 @@ fn play(
 /// Leaves out transactions of a failing case, one by one, as long as it fails in the same class.
 pub fn shrink(case: &Case, class: &str) -> Case {
     let mut smallest = case.clone();
-    let transactions = generate(case.seed, &[]).transactions;
+    let transactions = generate(case.seed, &[], case.ranks).transactions;
     let mut goes_on = true;
     while goes_on {
         goes_on = false;

@@ -1,5 +1,5 @@
-//! Derived datatypes of 8-byte elements: a layout of the library, and a plain list of the elements'
-//! displacements as the reference.
+//! Derived datatypes of 8-byte elements: a layout of the library, MPI's constructors of the same
+//! datatype, and a plain list of the elements' displacements as the reference.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,10 +20,37 @@ const FEW: usize = 24;
 const MANY: usize = 900;
 const LONG: u32 = 12;
 
+/// A datatype as MPI's constructors make it. Displacements and strides are in bytes.
+#[derive(Debug)]
+pub enum Datatype {
+    Word,
+    Contiguous { count: u64, of: Rc<Datatype> },
+    Hvector { count: u64, block: u64, stride: i64, of: Rc<Datatype> },
+    Hindexed { blocks: Vec<Block>, of: Rc<Datatype> },
+    Struct { members: [(i64, Rc<Datatype>); 2] },
+    Resized { lower: i64, extent: i64, of: Rc<Datatype> },
+}
+
+impl Datatype {
+    /// Whether `MPI_Type_create_resized` has set its bounds, or those of a part.
+    fn is_resized(&self) -> bool {
+        match self {
+            Datatype::Word => false,
+            Datatype::Resized { .. } => true,
+            Datatype::Struct { members } => members.iter().any(|(_, of)| of.is_resized()),
+            Datatype::Contiguous { of, .. }
+            | Datatype::Hvector { of, .. }
+            | Datatype::Hindexed { of, .. } => of.is_resized(),
+        }
+    }
+}
+
 /// The elements of one side of an operation.
 #[derive(Clone, Debug)]
 pub struct Places {
     pub side: Side,
+    /// The datatype of the items, and their number.
+    pub items: (Rc<Datatype>, u64),
     /// Displacement of each element, in packing order.
     pub words: Vec<i64>,
     /// Bytes before the first item.
@@ -33,16 +60,18 @@ pub struct Places {
 }
 
 impl Places {
-    fn new(side: Side, words: Vec<i64>) -> Self {
+    fn new(side: Side, items: (Rc<Datatype>, u64), words: Vec<i64>) -> Self {
         let low = words.iter().min().map_or(0, |low| (*low).min(0));
         let high = words.iter().max().map_or(0, |high| high + WORD as i64);
-        Places { side, words, before: -low as usize, span: (high.max(0) - low) as usize }
+        let (before, span) = (-low as usize, (high.max(0) - low) as usize);
+        Places { side, items, words, before, span }
     }
 
     /// Contiguous bytes.
     pub fn flat(words: usize) -> Self {
         Places::new(
             Side::flat((words * WORD) as u64),
+            (Rc::new(Datatype::Word), words as u64),
             (0..words as i64).map(|word| word * WORD as i64).collect(),
         )
     }
@@ -76,7 +105,7 @@ pub fn words_of(value: u64, count: usize) -> Vec<u64> {
     bytes_of(value, count * WORD).chunks_exact(WORD).map(word).collect()
 }
 
-type Made = (Layout, Vec<i64>);
+type Made = (Layout, Rc<Datatype>, Vec<i64>);
 
 fn copies(words: &[i64], count: u64, stride: i64, at: i64) -> impl Iterator<Item = i64> {
     (0..count as i64).flat_map(move |copy| words.iter().map(move |word| word + copy * stride + at))
@@ -86,22 +115,26 @@ impl Generator {
     /// A random datatype of this nesting depth.
     fn any_type(&mut self, depth: u32) -> Made {
         if depth == 0 {
-            return (Layout::element(WORD as u64, WORD as i64).expect("a word"), vec![0]);
+            let word = Layout::element(WORD as u64, WORD as i64).expect("a word");
+            return (word, Rc::new(Datatype::Word), vec![0]);
         }
-        let (inner, words) = self.any_type(depth - 1);
+        let (inner, of, words) = self.any_type(depth - 1);
         let extent = inner.extent();
         let rng = &mut self.rng;
         let made = match rng.u8(0..5) {
             0 => {
                 let count = rng.u64(1..5);
-                (inner.repeated(count, extent), copies(&words, count, extent, 0).collect())
+                let all = copies(&words, count, extent, 0).collect();
+                (inner.repeated(count, extent), Datatype::Contiguous { count, of }, all)
             }
             1 => {
                 let (count, block) = (rng.u64(1..6), rng.u64(1..4));
                 let stride =
                     extent * (block as i64 + rng.i64(0..4)) * if rng.bool() { 1 } else { -1 };
                 let one: Vec<i64> = copies(&words, block, extent, 0).collect();
-                (inner.strided(count, block, stride), copies(&one, count, stride, 0).collect())
+                let all = copies(&one, count, stride, 0).collect();
+                let datatype = Datatype::Hvector { count, block, stride, of };
+                (inner.strided(count, block, stride), datatype, all)
             }
             2 => {
                 let mut at = 0;
@@ -116,37 +149,48 @@ impl Generator {
                     .iter()
                     .flat_map(|block| copies(&words, block.count, extent, block.at))
                     .collect();
-                (inner.blocks(blocks), all)
+                (inner.blocks(blocks.iter().copied()), Datatype::Hindexed { blocks, of }, all)
             }
             3 => {
-                let (other, others) = self.any_type(depth - 1);
+                let (other, of_other, others) = self.any_type(depth - 1);
                 let low = |words: &[i64]| words.iter().min().copied().unwrap_or(0);
                 let high = |words: &[i64]| words.iter().max().map_or(0, |last| last + WORD as i64);
                 let at = high(&words) - low(&others) + WORD as i64 * self.rng.i64(0..3);
                 let members =
                     [(Block { count: 1, at: 0 }, &inner), (Block { count: 1, at }, &other)];
-                (
-                    Layout::structure(members),
-                    words.iter().copied().chain(copies(&others, 1, 0, at)).collect(),
-                )
+                let layout = Layout::structure(members);
+                let differ = of.is_resized() != of_other.is_resized()
+                    || words.is_empty()
+                    || others.is_empty();
+                let mut datatype = Datatype::Struct { members: [(0, of), (at, of_other)] };
+                // Hosts differ in the bounds if one member is empty, or if one is resized: by
+                // MPI-4.1 section 5.1.6 the bounds are those of that member, MPICH takes both.
+                if let Some(layout) = layout.as_ref().filter(|_| differ) {
+                    let (lower, extent) = (layout.lower(), layout.extent());
+                    datatype = Datatype::Resized { lower, extent, of: Rc::new(datatype) };
+                }
+                (layout, datatype, words.iter().copied().chain(copies(&others, 1, 0, at)).collect())
             }
-            _ => (Some(inner.resized(0, extent.abs() + WORD as i64 * rng.i64(0..3))), words),
+            _ => {
+                let extent = extent.abs() + WORD as i64 * rng.i64(0..3);
+                (Some(inner.resized(0, extent)), Datatype::Resized { lower: 0, extent, of }, words)
+            }
         };
-        (made.0.expect("small numbers"), made.1)
+        (made.0.expect("small numbers"), Rc::new(made.1), made.2)
     }
 
     /// Random positions that do not overlap, between one and `most`.
     pub fn any_places(&mut self, most: usize) -> Places {
         for _ in 0..8 {
             let depth = self.rng.u32(1..4);
-            let (layout, words) = self.any_type(depth);
+            let (layout, datatype, words) = self.any_type(depth);
             let count = self.rng.u64(1..4);
             let all: Vec<i64> = copies(&words, count, layout.extent(), 0).collect();
             let mut sorted = all.clone();
             sorted.sort_unstable();
             let apart = sorted.windows(2).all(|pair| pair[1] - pair[0] >= WORD as i64);
             if apart && !all.is_empty() && all.len() <= most {
-                return Places::new(Side::items(Arc::new(layout), count), all);
+                return Places::new(Side::items(Arc::new(layout), count), (datatype, count), all);
             }
         }
         Places::flat(self.rng.usize(1..=most))
@@ -160,9 +204,12 @@ impl Generator {
             1 => {
                 let stride = WORD as i64 * self.rng.i64(1..4);
                 let layout = word.repeated(count as u64, stride).expect("small numbers");
+                let (count, of) = (count as u64, Rc::new(Datatype::Word));
+                let datatype = Datatype::Hvector { count, block: 1, stride, of };
                 return Places::new(
                     Side::items(Arc::new(layout), 1),
-                    copies(&[0], count as u64, stride, 0).collect(),
+                    (Rc::new(datatype), 1),
+                    copies(&[0], count, stride, 0).collect(),
                 );
             }
             _ => {
@@ -172,9 +219,10 @@ impl Generator {
                 places
             }
         };
-        let layout =
-            word.blocks(words.iter().map(|at| Block { count: 1, at: *at })).expect("small numbers");
-        Places::new(Side::items(Arc::new(layout), 1), words)
+        let blocks: Vec<_> = words.iter().map(|at| Block { count: 1, at: *at }).collect();
+        let layout = word.blocks(blocks.iter().copied()).expect("small numbers");
+        let datatype = Datatype::Hindexed { blocks, of: Rc::new(Datatype::Word) };
+        Places::new(Side::items(Arc::new(layout), 1), (Rc::new(datatype), 1), words)
     }
 
     fn sides(&mut self, target: Places) -> u32 {

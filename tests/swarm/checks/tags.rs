@@ -6,7 +6,7 @@
 //! port later. The matching does not depend on that delay: both sides are totally ordered, and the
 //! earliest pair that fits belongs together.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use mpix_rma::engine::*;
 use mpix_rma::sim::{Script, Slot, Step, World};
@@ -55,6 +55,61 @@ struct Side {
     called: HashMap<Rank, VecDeque<u32>>,
 }
 
+impl Side {
+    /// Starts the expectation in this slot, which takes unclaimed notifications first.
+    fn start(&mut self, slot: Slot) {
+        let (wanted, expected) = self.made[&slot];
+        let mut start = Start { slot, wanted, expected, matched: Vec::new(), awaited: false };
+        self.unexpected.retain(|arrival| {
+            let takes = !start.is_met() && accepts(wanted, *arrival);
+            if takes {
+                start.matched.push(*arrival);
+            }
+            !takes
+        });
+        self.starts.push(start);
+    }
+}
+
+/// The last notification of each start in call order, if it is met, and the notifications that no
+/// start takes.
+pub type Prediction = Option<(Vec<Option<Arrival>>, Vec<Arrival>)>;
+
+/// The matching of a rank in a window. `None` if it depends on the order in which notifications of
+/// several sources arrive, or in which epochs take effect.
+pub fn predict(program: &Program, window: u32, rank: Rank) -> Prediction {
+    let mut side = Side::default();
+    let mut sources = HashSet::new();
+    for (source, calls) in (0..).zip(&program.calls) {
+        for call in calls {
+            if let Call::Op(id) | Call::Request(id, _) = call
+                && let plan = program.plans[*id]
+                && (plan.window, plan.target) == (window, rank)
+                && let Some(tag) = tag_of(plan.notification)
+            {
+                sources.insert(source);
+                side.unexpected.push(Arrival { source, tag });
+            }
+        }
+    }
+    for call in &program.calls[rank as usize] {
+        match call {
+            Call::Step(Step::Expect { window: of, wanted, expected, slot }) if *of == window => {
+                side.made.insert(*slot, (*wanted, *expected));
+            }
+            Call::Step(Step::StartExpecting { window: of, slot }) if *of == window => {
+                side.start(*slot);
+            }
+            _ => {}
+        }
+    }
+    let ordered = program.windows[window as usize].flags == ReorderFlags::default();
+    let named = side.starts.iter().all(|start| start.wanted.source.is_some());
+    let last = |start: &Start| start.matched.last().copied().filter(|_| start.is_met());
+    (ordered && (named || sources.len() < 2))
+        .then(|| (side.starts.iter().map(last).collect(), side.unexpected))
+}
+
 /// The reference matching of all ranks.
 pub struct Tags {
     ranks: u32,
@@ -87,18 +142,7 @@ impl Tags {
                 self.side(window, rank).made.insert(slot, (wanted, expected));
             }
             Step::StartExpecting { window, slot } => {
-                let side = self.side(window, rank);
-                let (wanted, expected) = side.made[&slot];
-                let mut start =
-                    Start { slot, wanted, expected, matched: Vec::new(), awaited: false };
-                side.unexpected.retain(|arrival| {
-                    let takes = !start.is_met() && accepts(wanted, *arrival);
-                    if takes {
-                        start.matched.push(*arrival);
-                    }
-                    !takes
-                });
-                side.starts.push(start);
+                self.side(window, rank).start(slot);
             }
             Step::Abandon { window, slot } => {
                 let side = self.side(window, rank);

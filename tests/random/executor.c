@@ -1,0 +1,482 @@
+/*
+ * Runs programs that tests/swarm/text.rs wrote, on real ranks, and compares what they do with what
+ * their text predicts.
+ *
+ *   executor FILE POSITIONS REPLAY [REPEAT]
+ *
+ * Every process keeps the seed and the line that it is at in the file POSITIONS, so that the runner
+ * can tell where a job hangs or crashes. REPLAY is the command that a difference is reported with.
+ * Each program runs REPEAT times.
+ */
+#include "results.h"
+#include <fcntl.h>
+#include <sys/mman.h>
+
+/* ---- Opening calls: form 0 blocks, 1 waits for the request, 2 frees it ---- */
+
+static void opened(int form, MPI_Request *r, const char *call)
+{
+    if (form == 2)
+        MPI(MPI_Request_free(r));
+    else if (form == 1)
+        expect_complete(r, call);
+}
+
+static MPI_Group group_at(const Line *line, int first)
+{
+    int list[64], count = 0;
+    for (int at = first; at < line->count; at++)
+        list[count++] = integer(line, at);
+    return group_of(count, list);
+}
+
+static void post(const Line *line, MPI_Win win)
+{
+    MPI_Group group = group_at(line, 3);
+    MPI_Request r;
+    if (integer(line, 2))
+        MPI(MPIX_Win_ipost(group, 0, win, &r));
+    else
+        MPI(MPI_Win_post(group, 0, win));
+    MPI(MPI_Group_free(&group));
+    opened(integer(line, 2), &r, "ipost");
+}
+
+static void start(const Line *line, MPI_Win win)
+{
+    MPI_Group group = group_at(line, 3);
+    MPI_Request r;
+    if (integer(line, 2))
+        MPI(MPIX_Win_istart(group, 0, win, &r));
+    else
+        MPI(MPI_Win_start(group, 0, win));
+    MPI(MPI_Group_free(&group));
+    opened(integer(line, 2), &r, "istart");
+}
+
+static void lock(const Line *line, MPI_Win win)
+{
+    int form = integer(line, 2), target = integer(line, 3),
+        type = integer(line, 4) ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED,
+        assert = integer(line, 5) ? MPI_MODE_NOCHECK : 0;
+    MPI_Request r;
+    if (form)
+        MPI(MPIX_Win_ilock(type, target, assert, win, &r));
+    else
+        MPI(MPI_Win_lock(type, target, assert, win));
+    opened(form, &r, "ilock");
+}
+
+static void lock_all(const Line *line, MPI_Win win)
+{
+    int form = integer(line, 2), assert = integer(line, 3) ? MPI_MODE_NOCHECK : 0;
+    MPI_Request r;
+    if (form)
+        MPI(MPIX_Win_ilock_all(assert, win, &r));
+    else
+        MPI(MPI_Win_lock_all(assert, win));
+    opened(form, &r, "ilock_all");
+}
+
+/* ---- Closing calls and flushes: in slot -1, the blocking form ---- */
+
+static void complete(const Line *line, MPI_Win win)
+{
+    int slot = integer(line, 2);
+    if (slot == BLOCKING)
+        MPI(MPI_Win_complete(win));
+    else
+        MPI(MPIX_Win_icomplete(win, slot_at(slot)));
+}
+
+static void await_exposure(const Line *line, MPI_Win win)
+{
+    int slot = integer(line, 2);
+    if (slot == BLOCKING)
+        MPI(MPI_Win_wait(win));
+    else
+        MPI(MPIX_Win_iwait(win, slot_at(slot)));
+}
+
+static void fence(const Line *line, MPI_Win win)
+{
+    int assert = (integer(line, 2) ? MPI_MODE_NOPRECEDE : 0) |
+                 (integer(line, 3) ? MPI_MODE_NOSUCCEED : 0),
+        slot = integer(line, 4);
+    if (slot == BLOCKING)
+        MPI(MPI_Win_fence(assert, win));
+    else
+        MPI(MPIX_Win_ifence(assert, win, slot_at(slot)));
+}
+
+static void unlock(const Line *line, MPI_Win win)
+{
+    int target = integer(line, 2), slot = integer(line, 3);
+    if (slot == BLOCKING)
+        MPI(MPI_Win_unlock(target, win));
+    else
+        MPI(MPIX_Win_iunlock(target, win, slot_at(slot)));
+}
+
+static void unlock_all(const Line *line, MPI_Win win)
+{
+    int slot = integer(line, 2);
+    if (slot == BLOCKING)
+        MPI(MPI_Win_unlock_all(win));
+    else
+        MPI(MPIX_Win_iunlock_all(win, slot_at(slot)));
+}
+
+static void flush(const Line *line, MPI_Win win)
+{
+    int target = integer(line, 2), local = integer(line, 3), slot = integer(line, 4);
+    MPI_Request *r = slot == BLOCKING ? NULL : slot_at(slot);
+    if (target == ANY && local)
+        MPI(r ? MPIX_Win_iflush_local_all(win, r) : MPI_Win_flush_local_all(win));
+    else if (target == ANY)
+        MPI(r ? MPIX_Win_iflush_all(win, r) : MPI_Win_flush_all(win));
+    else if (local)
+        MPI(r ? MPIX_Win_iflush_local(target, win, r) : MPI_Win_flush_local(target, win));
+    else
+        MPI(r ? MPIX_Win_iflush(target, win, r) : MPI_Win_flush(target, win));
+}
+
+static void win_test(const Line *line, MPI_Win win)
+{
+    int flag = 0;
+    (void)line;
+    while (!flag)
+        MPI(MPI_Win_test(win, &flag));
+}
+
+/* ---- Requests ---- */
+
+static void check_some(const Some *some)
+{
+    if (some->idx < some->first || some->idx >= some->first + some->num || some->value < 1)
+        differs("waitsome of counters %d to %d: counter %d, value %lld", some->first,
+                some->first + some->num - 1, some->idx, (long long)some->value);
+}
+
+static void completed(int slot)
+{
+    if (somes[slot])
+        check_some(somes[slot]);
+    free(somes[slot]);
+    somes[slot] = NULL;
+    if (slots[slot] != MPI_REQUEST_NULL)
+        differs("the request in slot %d is complete, but its handle is not null", slot);
+}
+
+static void await(const Line *line)
+{
+    int slot = integer(line, 1);
+    MPI(MPI_Wait(slot_at(slot), MPI_STATUS_IGNORE));
+    completed(slot);
+}
+
+static void test(const Line *line)
+{
+    int slot = integer(line, 1), flag = 0;
+    while (!flag)
+        if (integer(line, 2))
+            MPI(MPI_Request_get_status(*slot_at(slot), &flag, MPI_STATUS_IGNORE));
+        else
+            MPI(MPI_Test(slot_at(slot), &flag, MPI_STATUS_IGNORE));
+    MPI(MPI_Wait(slot_at(slot), MPI_STATUS_IGNORE));
+    completed(slot);
+}
+
+static void await_all(const Line *line)
+{
+    int flag = 0, index, count, *indices = resized(NULL, (size_t)slot_count, sizeof(int));
+    switch (integer(line, 1)) {
+    case 0: MPI(MPI_Waitall(slot_count, slots, MPI_STATUSES_IGNORE)); break;
+    case 1:
+        while (!flag)
+            MPI(MPI_Testall(slot_count, slots, &flag, MPI_STATUSES_IGNORE));
+        break;
+    case 2:
+        do
+            MPI(MPI_Waitany(slot_count, slots, &index, MPI_STATUS_IGNORE));
+        while (index != MPI_UNDEFINED);
+        break;
+    default:
+        do
+            MPI(MPI_Waitsome(slot_count, slots, &count, indices, MPI_STATUSES_IGNORE));
+        while (count != MPI_UNDEFINED);
+    }
+    free(indices);
+    for (int slot = 0; slot < slot_count; slot++)
+        completed(slot);
+}
+
+/* ---- Counters ---- */
+
+static void await_counters(const Line *line, MPI_Win win)
+{
+    int first = integer(line, 2), num = integer(line, 3), slot = integer(line, 5);
+    MPI_Count expected = (MPI_Count)number(line, 4);
+    if (num == 1 && slot == BLOCKING)
+        MPI(MPIX_Win_notify_threshold(win, first, expected));
+    else if (num == 1)
+        MPI(MPIX_Win_notify_ithreshold(win, first, expected, slot_at(slot)));
+    else if (slot == BLOCKING) {
+        Some some = {first, num, -1, 0};
+        MPI(MPIX_Win_notify_waitsome(win, first, num, &some.idx, &some.value));
+        check_some(&some);
+    } else {
+        MPI_Request *r = slot_at(slot);
+        Some *some = somes[slot] = resized(NULL, 1, sizeof *some);
+        *some = (Some){first, num, -1, 0};
+        MPI(MPIX_Win_notify_iwaitsome(win, first, num, &some->idx, &some->value, r));
+    }
+}
+
+/* Resets a counter and waits for it to rise, until this many notifications were taken. */
+static void take(const Line *line, MPI_Win win)
+{
+    Room *room = &rooms[integer(line, 1)];
+    int counter = integer(line, 2);
+    uint64_t until = number(line, 3);
+    for (;;) {
+        MPI_Count value;
+        MPI(MPIX_Win_reset_notify_value(win, counter, &value));
+        room->taken[counter] += (uint64_t)value;
+        if (room->taken[counter] >= until)
+            return;
+        MPI(MPIX_Win_notify_threshold(win, counter, 1));
+    }
+}
+
+/* ---- Tagged notifications ---- */
+
+static int accepts(int wanted, int found) { return wanted == ANY || wanted == found; }
+
+static void expect(const Line *line, MPI_Win win)
+{
+    Expectation *e = expectation_at(integer(line, 2));
+    int source = integer(line, 4), tag = integer(line, 5);
+    *e = (Expectation){.live = 1,
+                       .window = integer(line, 1),
+                       .source = source,
+                       .tag = tag,
+                       .expected = (int64_t)number(line, 3)};
+    MPI(MPIX_Notify_init(win, source == ANY ? MPI_ANY_SOURCE : source,
+                         tag == ANY ? MPI_ANY_TAG : tag, e->expected, &e->request));
+}
+
+static void start_expecting(const Line *line, MPI_Win win)
+{
+    Expectation *e = expectation_at(integer(line, 2));
+    (void)win;
+    MPI(MPI_Start(&e->request));
+    e->active = 1;
+    owed[e->window] += (uint64_t)e->expected;
+}
+
+/* An expectation was met by this notification. */
+static void met(Expectation *e, const MPI_Status *status)
+{
+    last_source = status->MPI_SOURCE;
+    last_tag = status->MPI_TAG;
+    e->active = 0;
+    see(e->window, last_source, last_tag);
+    if (!accepts(e->source, last_source) || !accepts(e->tag, last_tag))
+        differs("window %d: the expectation of source %d, tag %d is met by source %d, tag %d",
+                e->window, e->source, e->tag, last_source, last_tag);
+}
+
+static void await_expectation(const Line *line, MPI_Win win)
+{
+    Expectation *e = expectation_at(integer(line, 2));
+    int source = integer(line, 4), tag = integer(line, 5), flag = 0;
+    MPI_Status status;
+    (void)win;
+    if (integer(line, 3))
+        while (!flag)
+            MPI(MPI_Test(&e->request, &flag, &status));
+    else
+        MPI(MPI_Wait(&e->request, &status));
+    met(e, &status);
+    if (!accepts(source, last_source) || !accepts(tag, last_tag))
+        differs("window %d: an expectation is met by source %d, tag %d and not by source %d, tag "
+                "%d",
+                e->window, last_source, last_tag, source, tag);
+}
+
+static void abandon(const Line *line)
+{
+    Expectation *e = expectation_at(integer(line, 1));
+    MPI(MPI_Request_free(&e->request));
+    e->live = 0;
+}
+
+static void probe(const Line *line, MPI_Win win)
+{
+    int source = integer(line, 2), tag = integer(line, 3), flag;
+    MPI_Status status;
+    MPI(MPIX_Notify_iprobe(win, source == ANY ? MPI_ANY_SOURCE : source,
+                           tag == ANY ? MPI_ANY_TAG : tag, &flag, &status));
+    if (flag && (!accepts(source, status.MPI_SOURCE) || !accepts(tag, status.MPI_TAG)))
+        differs("a probe for source %d, tag %d finds source %d, tag %d", source, tag,
+                status.MPI_SOURCE, status.MPI_TAG);
+}
+
+/* Compares memory that the last notification announced, if it announced any. */
+static void check_announced(const Line *line)
+{
+    int window = integer(line, 1);
+    for (int i = 0; i < program.all.count; i++) {
+        const Line *other = &program.all.lines[i];
+        if (is(other, "announced") && integer(other, 1) == window && integer(other, 2) == me &&
+            integer(other, 3) == last_source && integer(other, 4) == last_tag)
+            check_memory(window, number(other, 5), (size_t)number(other, 6), number(other, 7),
+                         "after a tagged notification");
+    }
+}
+
+/* Started expectations that no call waited for: at the end enough notifications have come. */
+static void end_expectations(void)
+{
+    for (int i = 0; i < expectation_count; i++) {
+        MPI_Status status;
+        if (!expectations[i].live || !expectations[i].active)
+            continue;
+        MPI(MPI_Wait(&expectations[i].request, &status));
+        met(&expectations[i], &status);
+    }
+}
+
+/* ---- The other calls ---- */
+
+static void check(const Line *line)
+{
+    check_memory(integer(line, 1), number(line, 2), (size_t)number(line, 3), number(line, 4),
+                 "after a blocking call");
+}
+
+static void store(const Line *line)
+{
+    fill(rooms[integer(line, 1)].base + number(line, 2), number(line, 4), (size_t)number(line, 3));
+}
+
+static void scribble_all(const Line *line)
+{
+    for (int at = 1; at < line->count; at++)
+        scribble(&program.ops[number(line, at)]);
+}
+
+/* Computes for so many nanoseconds. */
+static void compute(const Line *line)
+{
+    double end = seconds() + (double)number(line, 1) * 1e-9;
+    while (seconds() < end)
+        ;
+}
+
+/* Calls on the window that the line names first. */
+static const struct {
+    const char *name;
+    void (*call)(const Line *, MPI_Win);
+} on_windows[] = {
+    {"post", post},
+    {"start", start},
+    {"complete", complete},
+    {"wait", await_exposure},
+    {"win_test", win_test},
+    {"fence", fence},
+    {"lock", lock},
+    {"lock_all", lock_all},
+    {"unlock", unlock},
+    {"unlock_all", unlock_all},
+    {"flush", flush},
+    {"await_counters", await_counters},
+    {"take", take},
+    {"expect", expect},
+    {"start_expecting", start_expecting},
+    {"await_expectation", await_expectation},
+    {"probe", probe},
+};
+
+static const struct {
+    const char *name;
+    void (*call)(const Line *);
+} others[] = {
+    {"await", await},       {"test", test},           {"await_all", await_all},
+    {"abandon", abandon},   {"check", check},         {"check_announced", check_announced},
+    {"store", store},       {"compute", compute},     {"scribble", scribble_all},
+};
+
+#define COUNT(list) (sizeof(list) / sizeof *(list))
+
+static void make(const Line *line)
+{
+    if (is(line, "op"))
+        issue(&program.ops[number(line, 1)], NULL);
+    else if (is(line, "request"))
+        issue(&program.ops[number(line, 1)], slot_at(integer(line, 2)));
+    else if (is(line, "free"))
+        MPI(MPI_Request_free(slot_at(integer(line, 1))));
+    else if (is(line, "barrier"))
+        MPI(MPI_Barrier(MPI_COMM_WORLD));
+    else {
+        for (size_t i = 0; i < COUNT(on_windows); i++)
+            if (is(line, on_windows[i].name)) {
+                on_windows[i].call(line, rooms[number(line, 1)].win);
+                return;
+            }
+        for (size_t i = 0; i < COUNT(others); i++)
+            if (is(line, others[i].name)) {
+                others[i].call(line);
+                return;
+            }
+        differs("unknown call %s", line->words[0]);
+    }
+}
+
+static void at_line(long line)
+{
+    position[2 * me] = (long)program.seed;
+    position[2 * me + 1] = line;
+}
+
+static void run(void)
+{
+    at_line(program.all.lines[0].number);
+    open_program();
+    for (int i = 0; i < program.calls.count; i++) {
+        at_line(program.calls.lines[i].number);
+        make(&program.calls.lines[i]);
+    }
+    at_line(program.all.lines[program.all.count - 1].number);
+    end_expectations();
+    check_results();
+    close_program();
+}
+
+int main(int argc, char **argv)
+{
+    long line = 0, programs = 0;
+    test_begin(&argc, &argv);
+    MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    REQUIRE(argc > 3);
+    replay = argv[3];
+    int repeat = argc > 4 ? atoi(argv[4]) : 1, file = open(argv[2], O_RDWR);
+    REQUIRE(file >= 0);
+    position = mmap(NULL, sizeof(long) * 2 * (size_t)ranks, PROT_READ | PROT_WRITE, MAP_SHARED,
+                    file, 0);
+    REQUIRE(position != MAP_FAILED);
+    FILE *text = fopen(argv[1], "r");
+    REQUIRE(text != NULL);
+    while (read_program(text, &line, &program)) {
+        for (int i = 0; i < repeat; i++)
+            run();
+        free_program(&program);
+        programs++;
+    }
+    fclose(text);
+    if (me == 0)
+        printf("%ld programs\n", programs);
+    return test_end();
+}

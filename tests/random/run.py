@@ -1,0 +1,271 @@
+#!/usr/bin/env python3
+"""Runs random programs on real ranks. tests/swarm generates them and predicts their outcome, and
+executor.c runs many of them in one job.
+
+  run.py --host NAME [--host NAME ...] [--seeds N] [--first N] [--ranks N,N] [--settings WORD,WORD]
+  run.py --host NAME --seed N --ranks N --settings WORD [--skip N,N] [--repeat N]
+
+The seeds are shared out: each host, number of ranks and setting runs N programs, with seeds that no
+other of them runs. Without --first, the seeds follow from the date. After a failure, the rest of
+its programs runs too; --shrink then leaves out transactions as long as the program fails.
+"""
+import argparse
+import datetime
+import os
+import re
+import struct
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+C_TESTS = os.path.join(ROOT, "tests", "c")
+sys.path.insert(0, C_TESTS)
+import mutants  # noqa: E402
+import run as c_tests  # noqa: E402
+
+# How the peers of a job are reached, as variables of docs/user/settings.md.
+SETTINGS = {
+    "shm": {},
+    "cma-off": {"MPIX_RMA_CMA": "off"},
+    "messages": {"MPIX_RMA_TRANSPORT": "host_mpi"},
+    "thread": {"MPIX_RMA_PROGRESS": "thread"},
+    "thread-messages": {"MPIX_RMA_PROGRESS": "thread", "MPIX_RMA_TRANSPORT": "host_mpi"},
+}
+# A process that stays at one call for so many seconds hangs.
+PATIENCE = 60
+
+
+@dataclass
+class Batch:
+    """Programs of one job."""
+
+    host: object
+    ranks: int
+    setting: str
+    first: int
+    seeds: int
+    skip: str = ""
+    repeat: int = 1
+
+    def replay(self):
+        """The command that runs these programs again, without the seed."""
+        skip = f" SKIP={self.skip}" if self.skip else ""
+        return (f"make test-random HOSTS={self.host.name} RANKS={self.ranks} "
+                f"SETTINGS={self.setting}{skip}")
+
+
+def compile_executor(host, options):
+    """Compiles the executor for a host. Returns its path."""
+    binary = os.path.join(options.build, f"executor-{host.name}")
+    line = [*c_tests.shlex.split(host.mpicc), *c_tests.FLAGS, "-I", C_TESTS,
+            os.path.join(HERE, "executor.c"), "-o", binary, *host.headers, *host.linked]
+    subprocess.run(line, check=True)
+    return binary
+
+
+def write_programs(batch, path, options):
+    """Generates the programs of a batch, and runs each in the simulator."""
+    env = dict(os.environ, MPIX_SWARM_WRITE=path, MPIX_SWARM_RANKS=str(batch.ranks),
+               MPIX_SWARM_FIRST=str(batch.first), MPIX_SWARM_SEEDS=str(batch.seeds),
+               MPIX_SWARM_SKIP=batch.skip)
+    done = subprocess.run([options.generator, "write_programs", "--ignored"], env=env,
+                          capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"the generator fails:\n{done.stdout}{done.stderr}")
+
+
+def find_generator(options):
+    """Builds tests/swarm. Returns the path of its binary."""
+    line = [options.cargo, "test", "-j", options.jobs, "--test", "swarm", "--no-run"]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
+    found = re.search(r"^ *Executable .*\((.*)\)$", done.stderr, re.M)
+    if done.returncode or not found:
+        raise SystemExit(f"tests/swarm does not build:\n{done.stderr}")
+    return os.path.join(ROOT, found[1])
+
+
+def positions(path, ranks):
+    """Seed and line of each process."""
+    with open(path, "rb") as file:
+        numbers = struct.unpack(f"{2 * ranks}q", file.read(16 * ranks))
+    return list(zip(numbers[::2], numbers[1::2]))
+
+
+def describe(batch, path, at):
+    """Where each process was, with the text of its call."""
+    with open(path) as file:
+        lines = file.read().splitlines()
+    return "".join(f"  rank {rank}: seed {seed}, line {line}: {lines[line - 1] if line else ''}\n"
+                   for rank, (seed, line) in enumerate(at)) \
+        + f"  replay: {batch.replay()} SEED={max(seed for seed, _ in at)}\n"
+
+
+def run_job(batch, binary, path, options):
+    """Runs the programs of a file in one job. Returns what is wrong (None if nothing), the output,
+    and the seed at which the job ended before its time."""
+    where = path + ".at"
+    with open(where, "wb") as file:
+        file.write(bytes(16 * batch.ranks))
+    env = dict(SETTINGS[batch.setting])
+    line = batch.host.command(batch.ranks, env, [], binary,
+                              [path, where, batch.replay(), str(batch.repeat)])
+    output = os.path.join(options.build, "output")
+    with open(output, "wb") as file:
+        process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=file,
+                                   stderr=subprocess.STDOUT, start_new_session=True)
+    c_tests.RUNNING.update(launcher=process, binary=binary)
+    last, since, wrong = None, time.monotonic(), None
+    while wrong is None:
+        try:
+            process.wait(0.5)
+            break
+        except subprocess.TimeoutExpired:
+            at = positions(where, batch.ranks)
+            if at != last:
+                last, since = at, time.monotonic()
+            elif time.monotonic() - since > PATIENCE * options.slowdown:
+                wrong = "hangs"
+                c_tests.kill_job(process, binary)
+    c_tests.RUNNING.clear()
+    c_tests.sweep()
+    with open(output, errors="replace") as file:
+        text = file.read()
+    if wrong is None and process.returncode == 0 and re.search(c_tests.SAYS_OK, text):
+        return None, text, None
+    if wrong is None and "FAILED" in text:
+        return "differs", text, None
+    at = positions(where, batch.ranks)
+    return wrong or "crashes", text + describe(batch, path, at), max(seed for seed, _ in at)
+
+
+def failing_seeds(text):
+    """Seeds that the executor has reported."""
+    return sorted({int(seed) for seed in re.findall(r"^seed (\d+), rank", text, re.M)})
+
+
+def run_batch(batch, options):
+    """Runs a batch, behind a hang or crash from the next seed on. Returns the failing seeds, each
+    with what is wrong."""
+    failed, last = {}, batch.first + batch.seeds
+    first = batch.first
+    path = os.path.join(options.build, f"programs-{batch.ranks}")
+    while first < last:
+        rest = Batch(batch.host, batch.ranks, batch.setting, first, last - first, batch.skip,
+                     batch.repeat)
+        write_programs(rest, path, options)
+        wrong, text, ended = run_job(rest, options.binaries[batch.host.name], path, options)
+        if wrong is None:
+            break
+        print(f"{wrong}:\n{text[-4000:]}", flush=True)
+        failed.update({seed: "differs" for seed in failing_seeds(text)})
+        if ended is not None:
+            failed[ended or first] = wrong
+        if ended is None or not options.keep_going:
+            break
+        first = max(ended, first) + 1
+    return failed
+
+
+def check_the_executor(host, options):
+    """Runs programs with wrong predictions. Returns whether the executor reports each."""
+    batch = Batch(host, 2, "shm", 1, 100)
+    path = os.path.join(options.build, "mutants")
+    write_programs(batch, path, options)
+    with open(path) as file:
+        text, wrong = mutants.mutate(file.read())
+    with open(path, "w") as file:
+        file.write(text)
+    _, output, _ = run_job(batch, options.binaries[host.name], path, options)
+    missed = [name for seed, name in wrong.items() if seed not in failing_seeds(output)]
+    if missed:
+        print(f"{output}\nthe executor does not report: {', '.join(missed)}")
+    else:
+        print(f"the executor reports each of {len(wrong)} wrong predictions", flush=True)
+    return not missed
+
+
+def shrink(batch, options):
+    """Leaves out transactions of a failing program as long as it fails."""
+    skip = []
+    for number in range(13, -1, -1):
+        tried = Batch(batch.host, batch.ranks, batch.setting, batch.first, 1,
+                      ",".join(map(str, sorted([*skip, number]))), max(batch.repeat, 20))
+        path = os.path.join(options.build, f"programs-{batch.ranks}")
+        write_programs(tried, path, options)
+        wrong, _, _ = run_job(tried, options.binaries[batch.host.name], path, options)
+        if wrong:
+            skip.append(number)
+    batch.skip = ",".join(map(str, sorted(skip)))
+    print(f"smallest: {batch.replay()} SEED={batch.first}", flush=True)
+
+
+def batches(hosts, options):
+    """The batches of this run, each with seeds of its own."""
+    first = options.first
+    for setting in options.settings.split(","):
+        for ranks in map(int, options.ranks.split(",")):
+            for host in hosts:
+                yield Batch(host, ranks, setting, first, options.seeds, options.skip,
+                            options.repeat)
+                first += 0 if options.seed else options.seeds
+
+
+def main():
+    """Runs the batches."""
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--host", action="append", required=True)
+    for name in ("prefix", "mpicc", "mpiexec"):
+        parser.add_argument(f"--{name}", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--seeds", type=int, default=200)
+    parser.add_argument("--first", type=int)
+    parser.add_argument("--seed", type=int, help="this program alone")
+    parser.add_argument("--skip", default="", help="without these transactions: N[,N]")
+    parser.add_argument("--ranks", default="2,3")
+    parser.add_argument("--settings", default="shm,cma-off,messages,thread",
+                        help=f"of {', '.join(SETTINGS)}")
+    parser.add_argument("--repeat", type=int, default=1, help="run each program so often")
+    parser.add_argument("--keep-going", action="store_true", help="also after a hang or crash")
+    parser.add_argument("--shrink", action="store_true")
+    parser.add_argument("--generator", help="binary of tests/swarm; default: built here")
+    parser.add_argument("--cargo", default=os.environ.get("CARGO", "cargo"))
+    parser.add_argument("--jobs", default="2")
+    parser.add_argument("--build", default=os.path.join(ROOT, "target", "random"))
+    parser.add_argument("--slowdown", type=float,
+                        default=float(os.environ.get("MPIX_TEST_SLOWDOWN", "1")))
+    options = parser.parse_args()
+    if options.seed:
+        options.first, options.seeds = options.seed, 1
+    elif options.first is None:
+        options.first = datetime.date.today().toordinal() * 100_000
+        print(f"seeds of today: FIRST={options.first}", flush=True)
+    options.programs, options.plain = "", False
+    for name in ("prefix", "mpicc", "mpiexec"):
+        setattr(options, name, c_tests.pairs(getattr(options, name)))
+    for number in (c_tests.signal.SIGTERM, c_tests.signal.SIGINT, c_tests.signal.SIGHUP):
+        c_tests.signal.signal(number, c_tests.leave)
+    hosts = [c_tests.Host(name, options) for name in options.host]
+    options.generator = options.generator or find_generator(options)
+    options.binaries = {host.name: compile_executor(host, options) for host in hosts}
+    failures = 0 if options.seed or check_the_executor(hosts[0], options) else 1
+    for batch in batches(hosts, options):
+        began = time.monotonic()
+        failed = run_batch(batch, options)
+        print(f"{'FAIL' if failed else 'ok  '} {batch.host.name:8} {batch.ranks} ranks "
+              f"{batch.setting:16} {batch.seeds} programs from seed {batch.first} on"
+              f" {time.monotonic() - began:7.2f} s", flush=True)
+        for seed, wrong in failed.items():
+            print(f"     seed {seed} {wrong}", flush=True)
+        failures += len(failed)
+        if options.shrink and failed:
+            batch.first = min(failed)
+            shrink(batch, options)
+    print(f"random programs: {failures} failed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

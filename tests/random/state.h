@@ -1,0 +1,199 @@
+/*
+ * What a running program holds: windows, requests, and how a difference is reported.
+ */
+#ifndef STATE_H
+#define STATE_H
+
+#include "program.h"
+
+enum window_kind { ALLOCATE, SHARED, CREATE, DYNAMIC };
+enum { ANY = -1, BLOCKING = -1 };
+
+typedef struct {
+    MPI_Win win;
+    enum window_kind kind;
+    int unit, counters;
+    size_t bytes;
+    unsigned char *base; /* this process's part */
+    MPI_Aint *bases;     /* address of each process's part, of a dynamic window */
+    uint64_t *taken;     /* notifications taken by resets, by counter */
+} Room;
+
+/* What MPIX_Win_notify_iwaitsome returns when its request completes. */
+typedef struct {
+    int first, num, idx;
+    MPI_Count value;
+} Some;
+
+/* A tagged notification, and whether it was accounted for. */
+typedef struct {
+    int window, source, tag, seen;
+} Arrival;
+
+typedef struct {
+    MPI_Request request;
+    int live, active, window, source, tag;
+    int64_t expected;
+} Expectation;
+
+static Program program;
+static Room *rooms;
+static int room_count;
+static MPI_Request *slots;
+static Some **somes; /* by slot */
+static int slot_count;
+static Expectation *expectations;
+static int expectation_count;
+/* The last notification of the expectation that was met last. */
+static int last_source, last_tag;
+/* Notifications that this process has seen come. */
+static Arrival *seen;
+static int seen_count;
+static uint64_t *owed; /* by window: notifications that expectations have taken */
+
+static const char *replay = "";
+/* Where each process is, for the runner: seed and line. */
+static long *position;
+static int complaints;
+
+/* Counts a difference, and reports it with the program's seed and the line of the last call. */
+__attribute__((format(printf, 1, 2), unused)) static void differs(const char *form, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, form);
+    vsnprintf(text, sizeof text, form, args);
+    va_end(args);
+    failures++;
+    if (complaints++ < 4)
+        fprintf(stderr, "seed %llu, rank %d, line %ld: %s\n  replay: %s SEED=%llu\n",
+                (unsigned long long)program.seed, me, position[2 * me + 1], text, replay,
+                (unsigned long long)program.seed);
+}
+
+/* The request in a slot, which grows the table. */
+static MPI_Request *slot_at(int slot)
+{
+    while (slot >= slot_count) {
+        slots = resized(slots, (size_t)slot_count + 1, sizeof *slots);
+        somes = resized(somes, (size_t)slot_count + 1, sizeof *somes);
+        somes[slot_count] = NULL;
+        slots[slot_count++] = MPI_REQUEST_NULL;
+    }
+    return &slots[slot];
+}
+
+static Expectation *expectation_at(int slot)
+{
+    while (slot >= expectation_count) {
+        expectations = resized(expectations, (size_t)expectation_count + 1, sizeof *expectations);
+        memset(&expectations[expectation_count++], 0, sizeof *expectations);
+    }
+    return &expectations[slot];
+}
+
+static void open_window(const Line *line)
+{
+    static const char *const kinds[] = {"allocate", "shared", "create", "dynamic", NULL};
+    static const char *const keys[] = {"mpix_a_a_a_r", "mpix_a_a_e_r", "mpix_e_a_e_r",
+                                       "mpix_e_a_a_r"};
+    Room room = {.kind = which(line->words[1], kinds),
+                 .unit = integer(line, 2),
+                 .bytes = number(line, 5)};
+    MPI_Aint bytes = (MPI_Aint)room.bytes, at;
+    MPI_Info info;
+    MPI(MPI_Info_create(&info));
+    MPI(MPI_Info_set(info, "mpix_rma_fast_path", integer(line, 3) ? "true" : "false"));
+    for (int i = 0; i < 4; i++)
+        if (line->words[4][i] == 't')
+            MPI(MPI_Info_set(info, keys[i], "true"));
+    if (room.kind == CREATE || room.kind == DYNAMIC)
+        room.base = resized(NULL, room.bytes, 1);
+    switch (room.kind) {
+    case ALLOCATE:
+        MPI(MPI_Win_allocate(bytes, room.unit, info, MPI_COMM_WORLD, &room.base, &room.win));
+        break;
+    case SHARED:
+        MPI(MPI_Win_allocate_shared(bytes, room.unit, info, MPI_COMM_WORLD, &room.base, &room.win));
+        break;
+    case CREATE:
+        MPI(MPI_Win_create(room.base, bytes, room.unit, info, MPI_COMM_WORLD, &room.win));
+        break;
+    case DYNAMIC:
+        MPI(MPI_Win_create_dynamic(info, MPI_COMM_WORLD, &room.win));
+        /* In two parts: operations may span both. */
+        MPI_Aint half = bytes / 16 * 8;
+        MPI(MPI_Win_attach(room.win, room.base, half));
+        MPI(MPI_Win_attach(room.win, room.base + half, bytes - half));
+        room.bases = resized(NULL, (size_t)ranks, sizeof *room.bases);
+        MPI(MPI_Get_address(room.base, &at));
+        MPI(MPI_Allgather(&at, 1, MPI_AINT, room.bases, 1, MPI_AINT, MPI_COMM_WORLD));
+    }
+    MPI(MPI_Info_free(&info));
+    MPI(MPI_Win_set_errhandler(room.win, MPI_ERRORS_RETURN));
+    memset(room.base, 0, room.bytes);
+    rooms = resized(rooms, (size_t)room_count + 1, sizeof *rooms);
+    rooms[room_count++] = room;
+}
+
+static void set_counters(void)
+{
+    for (int w = 0; w < room_count; w++) {
+        Room *room = &rooms[w];
+        for (int i = 0; i < program.all.count; i++) {
+            const Line *line = &program.all.lines[i];
+            if (is(line, "counters") && integer(line, 1) == w && integer(line, 2) == me)
+                room->counters = integer(line, 3);
+        }
+        room->taken = calloc((size_t)room->counters + 1, sizeof *room->taken);
+        REQUIRE(room->taken != NULL);
+        MPI(MPIX_Win_set_num_notify(room->win, MPI_INFO_NULL, room->counters));
+    }
+}
+
+/* Makes the windows with their initial memory. */
+static void open_program(void)
+{
+    complaints = 0;
+    for (int i = 0; i < program.all.count; i++)
+        if (is(&program.all.lines[i], "window"))
+            open_window(&program.all.lines[i]);
+    set_counters();
+    for (int i = 0; i < program.all.count; i++) {
+        const Line *line = &program.all.lines[i];
+        if (is(line, "begin") && integer(line, 2) == me)
+            fill(rooms[integer(line, 1)].base + number(line, 3), number(line, 5),
+                 (size_t)number(line, 4));
+    }
+    owed = calloc((size_t)room_count + 1, sizeof *owed);
+    REQUIRE(owed != NULL);
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+static void close_program(void)
+{
+    for (int i = 0; i < expectation_count; i++)
+        if (expectations[i].live)
+            MPI(MPI_Request_free(&expectations[i].request));
+    for (int w = 0; w < room_count; w++) {
+        Room *room = &rooms[w];
+        MPI(MPI_Win_free(&room->win));
+        if (room->kind == CREATE || room->kind == DYNAMIC)
+            free(room->base);
+        free(room->bases);
+        free(room->taken);
+    }
+    for (int i = 0; i < program.op_count; i++) {
+        Op *op = &program.ops[i];
+        free(op->origin);
+        free(op->result);
+        op->origin = op->result = NULL;
+        op->issued = 0;
+    }
+    for (int i = 0; i < slot_count; i++)
+        free(somes[i]);
+    free(owed);
+    room_count = slot_count = expectation_count = seen_count = 0;
+}
+
+#endif
