@@ -39,10 +39,9 @@ help: ## list targets and variables
 	@echo "  SEEDS, FIRST, SEED, SKIP"
 	@echo "           make swarm, test-random: number of programs and first seed, or one program"
 	@echo "           (SKIP=n,n: without these transactions)"
-	@echo "  RANKS, SETTINGS, REPEAT, SHRINK=1"
-	@echo "           make test-random: ranks (RANKS=2,3,4), how they are reached (SETTINGS=shm,"
-	@echo "           cma-off,messages,thread,thread-messages), how often each program runs,"
-	@echo "           leave out transactions of a failing program"
+	@echo "  RANKS, SETTINGS, SECONDS, REPEAT, SHRINK=1"
+	@echo "           make test-random: RANKS=2,3,4; settings of tests/random/run.py; seconds per job;"
+	@echo "           how often each program runs; leave out transactions of a failing program"
 	@echo "  GUESTS, LOSS, TRANSPORT, TIMES, COMPARE"
 	@echo "           make test-verbs: see tests/rxe/README.md"
 	@echo "  DEMO, LATENCY, OVERHEAD, PROGRAMS, AB, IDLE, MATES, NOTIFY, LU, TRANSACTIONS,"
@@ -193,7 +192,7 @@ test-random: prefixes ## the random programs of swarm on real ranks: SEEDS=n, or
 	  $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST)) \
 	  $(if $(SEED),--seed $(SEED)) $(if $(SKIP),--skip $(SKIP)) $(if $(RANKS),--ranks $(RANKS)) \
 	  $(if $(SETTINGS),--settings $(SETTINGS)) $(if $(REPEAT),--repeat $(REPEAT)) \
-	  $(if $(SHRINK),--shrink)
+	  $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SHRINK),--shrink)
 
 # One host at a time: tests/netns/mpiexec is the launcher of every host. Between network namespaces
 # MPICH 4.0.2 sometimes hangs in its own MPI_Finalize, without this library too; run.py counts that.

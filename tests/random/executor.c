@@ -2,14 +2,17 @@
  * Runs programs that tests/swarm/text.rs wrote, on real ranks, and compares what they do with what
  * their text predicts.
  *
- *   executor FILE POSITIONS REPLAY [REPEAT]
+ *   executor FILE POSITIONS REPLAY THREADS REPEAT SECONDS
  *
- * Every process keeps the seed and the line that it is at in the file POSITIONS, so that the runner
+ * Every thread keeps the seed and the line that it is at in the file POSITIONS, so that the runner
  * can tell where a job hangs or crashes. REPLAY is the command that a difference is reported with.
- * Each program runs REPEAT times.
+ * With several THREADS, each runs a part of the programs, at the same time as the others. Each
+ * program runs REPEAT times; no program begins after SECONDS.
  */
 #include "results.h"
+#include "wrong.h"
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 
 /* ---- Opening calls: form 0 blocks, 1 waits for the request, 2 frees it ---- */
@@ -397,6 +400,7 @@ static const struct {
     {"start_expecting", start_expecting},
     {"await_expectation", await_expectation},
     {"probe", probe},
+    {"wrong", wrong},
 };
 
 static const struct {
@@ -419,7 +423,7 @@ static void make(const Line *line)
     else if (is(line, "free"))
         MPI(MPI_Request_free(slot_at(integer(line, 1))));
     else if (is(line, "barrier"))
-        MPI(MPI_Barrier(MPI_COMM_WORLD));
+        MPI(MPI_Barrier(comm));
     else {
         for (size_t i = 0; i < COUNT(on_windows); i++)
             if (is(line, on_windows[i].name)) {
@@ -437,8 +441,7 @@ static void make(const Line *line)
 
 static void at_line(long line)
 {
-    position[2 * me] = (long)program.seed;
-    position[2 * me + 1] = line;
+    *here() = (struct position){(long)program.seed, line};
 }
 
 static void run(void)
@@ -455,27 +458,74 @@ static void run(void)
     close_program();
 }
 
-int main(int argc, char **argv)
+struct thread {
+    int number;
+    MPI_Comm comm;
+};
+
+static const char *path;
+static int repeat = 1;
+static double end_at;
+static long programs;
+
+/* Whether there is time for another program: process 0 decides. */
+static int goes_on(void)
 {
-    long line = 0, programs = 0;
-    test_begin(&argc, &argv);
-    MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
-    REQUIRE(argc > 3);
-    replay = argv[3];
-    int repeat = argc > 4 ? atoi(argv[4]) : 1, file = open(argv[2], O_RDWR);
-    REQUIRE(file >= 0);
-    position = mmap(NULL, sizeof(long) * 2 * (size_t)ranks, PROT_READ | PROT_WRITE, MAP_SHARED,
-                    file, 0);
-    REQUIRE(position != MAP_FAILED);
-    FILE *text = fopen(argv[1], "r");
+    int on = seconds() < end_at;
+    MPI(MPI_Bcast(&on, 1, MPI_INT, 0, comm));
+    return on;
+}
+
+/* Runs every program of this thread. */
+static void *run_all(void *own)
+{
+    long line = 0;
+    const struct thread *t = own;
+    thread = t->number;
+    comm = t->comm;
+    FILE *text = fopen(path, "r");
     REQUIRE(text != NULL);
-    while (read_program(text, &line, &program)) {
-        for (int i = 0; i < repeat; i++)
-            run();
+    for (long at = 0; read_program(text, &line, &program); at++) {
+        if (at % threads == thread && goes_on()) {
+            for (int i = 0; i < repeat; i++)
+                run();
+            __atomic_fetch_add(&programs, 1, __ATOMIC_RELAXED);
+        }
         free_program(&program);
-        programs++;
     }
     fclose(text);
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    enum { MOST_THREADS = 16 };
+    struct thread own[MOST_THREADS];
+    pthread_t ids[MOST_THREADS];
+    threads = argc > 4 ? atoi(argv[4]) : 1;
+    test_begin_threads(&argc, &argv, threads > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
+    MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    REQUIRE(argc == 7 && threads >= 1 && threads <= MOST_THREADS);
+    path = argv[1];
+    replay = argv[3];
+    repeat = atoi(argv[5]);
+    end_at = seconds() + atof(argv[6]);
+    int file = open(argv[2], O_RDWR);
+    REQUIRE(file >= 0);
+    size_t bytes = sizeof *positions * (size_t)(ranks * threads);
+    positions = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    REQUIRE(positions != MAP_FAILED);
+    for (int i = 0; i < threads; i++) {
+        own[i].number = i;
+        MPI(MPI_Comm_dup(MPI_COMM_WORLD, &own[i].comm));
+    }
+    for (int i = 1; i < threads; i++)
+        REQUIRE(pthread_create(&ids[i], NULL, run_all, &own[i]) == 0);
+    run_all(&own[0]);
+    for (int i = 1; i < threads; i++)
+        REQUIRE(pthread_join(ids[i], NULL) == 0);
+    for (int i = 0; i < threads; i++)
+        MPI(MPI_Comm_free(&own[i].comm));
     if (me == 0)
         printf("%ld programs\n", programs);
     return test_end();

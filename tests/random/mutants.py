@@ -60,7 +60,18 @@ def announced(words, program):
     return None
 
 
-# What is wrong: the beginning of the line, and its change. None instead of a line: without it.
+def unseen(words, program):
+    """A tag that was sent, if no expectation of several notifications hides it."""
+    start = ["call", words[2], "start_expecting", words[1]]
+    return None if any(line[:4] == start for line in program) else plus_one(4)(words, program)
+
+
+def other_class(words, _):
+    """Another error class."""
+    return [*words[:5], "count" if words[5] == "rank" else "rank", *words[6:]]
+
+
+# What is wrong: the beginning of the line, and its change; an empty one removes the line.
 MUTANTS = {
     "memory at the end": ("end ", plus_one(5)),
     "memory with gaps": ("region ", flip),
@@ -68,7 +79,8 @@ MUTANTS = {
     "memory after a call": (r"call \d+ check ", plus_one(6)),
     "extent": ("side ", plus_one(3)),
     "counter": ("count ", plus_one(4)),
-    "tag sent": ("sent ", plus_one(4)),
+    "error class": (r"call \d+ wrong ", other_class),
+    "tag sent": ("sent ", unseen),
     "notification not sent": ("sent ", lambda words, _: []),
     "notification left": ("left ", plus_one(4)),
     "expectation": (r"call \d+ await_expectation ", predicted),

@@ -165,7 +165,7 @@ static void check_tags(int window)
 
 /* ---- Operations whose results depend on each other: process 0 has all values ---- */
 
-static uint64_t *values;
+OWN uint64_t *values;
 
 static int by_value(const void *one, const void *other)
 {
@@ -252,7 +252,7 @@ static void gather(void)
             memcpy(&own[at], rooms[integer(line, 1)].base + number(line, 3), 8);
         at++;
     }
-    MPI(MPI_Reduce(own, values, count, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD));
+    MPI(MPI_Reduce(own, values, count, MPI_UINT64_T, MPI_SUM, 0, comm));
     free(own);
 }
 

@@ -26,13 +26,26 @@ sys.path.insert(0, C_TESTS)
 import mutants  # noqa: E402
 import run as c_tests  # noqa: E402
 
-# How the peers of a job are reached, as variables of docs/user/settings.md.
+
+
+@dataclass
+class Setting:
+    """How a job runs: variables of docs/user/settings.md, and threads of each process."""
+
+    env: dict
+    threads: int = 1
+
+
 SETTINGS = {
-    "shm": {},
-    "cma-off": {"MPIX_RMA_CMA": "off"},
-    "messages": {"MPIX_RMA_TRANSPORT": "host_mpi"},
-    "thread": {"MPIX_RMA_PROGRESS": "thread"},
-    "thread-messages": {"MPIX_RMA_PROGRESS": "thread", "MPIX_RMA_TRANSPORT": "host_mpi"},
+    "shm": Setting({}),
+    "cma-off": Setting({"MPIX_RMA_CMA": "off"}),
+    "messages": Setting({"MPIX_RMA_TRANSPORT": "host_mpi"}),
+    "progress": Setting({"MPIX_RMA_PROGRESS": "thread"}),
+    "threads": Setting({}, threads=2),
+    "progress-messages": Setting({"MPIX_RMA_PROGRESS": "thread",
+                                  "MPIX_RMA_TRANSPORT": "host_mpi"}),
+    "threads-messages": Setting({"MPIX_RMA_TRANSPORT": "host_mpi"}, threads=2),
+    "threads-cma-off": Setting({"MPIX_RMA_CMA": "off"}, threads=2),
 }
 # A process that stays at one call for so many seconds hangs.
 PATIENCE = 60
@@ -49,6 +62,10 @@ class Batch:
     seeds: int
     skip: str = ""
     repeat: int = 1
+
+    def threads(self):
+        """Threads of each process."""
+        return SETTINGS[self.setting].threads
 
     def replay(self):
         """The command that runs these programs again, without the seed."""
@@ -87,10 +104,10 @@ def find_generator(options):
     return os.path.join(ROOT, found[1])
 
 
-def positions(path, ranks):
-    """Seed and line of each process."""
+def positions(path, count):
+    """Seed and line of each thread, those of a process together."""
     with open(path, "rb") as file:
-        numbers = struct.unpack(f"{2 * ranks}q", file.read(16 * ranks))
+        numbers = struct.unpack(f"{2 * count}q", file.read(16 * count))
     return list(zip(numbers[::2], numbers[1::2]))
 
 
@@ -98,20 +115,22 @@ def describe(batch, path, at):
     """Where each process was, with the text of its call."""
     with open(path) as file:
         lines = file.read().splitlines()
-    return "".join(f"  rank {rank}: seed {seed}, line {line}: {lines[line - 1] if line else ''}\n"
-                   for rank, (seed, line) in enumerate(at)) \
-        + f"  replay: {batch.replay()} SEED={max(seed for seed, _ in at)}\n"
+    text = ""
+    for which, (seed, line) in enumerate(at):
+        text += (f"  rank {which // batch.threads()}: seed {seed}, line {line}: "
+                 f"{lines[line - 1] if line else ''}\n")
+    return text + f"  replay: {batch.replay()} SEED={max(seed for seed, _ in at)}\n"
 
 
 def run_job(batch, binary, path, options):
     """Runs the programs of a file in one job. Returns what is wrong (None if nothing), the output,
     and the seed at which the job ended before its time."""
-    where = path + ".at"
+    where, count = path + ".at", batch.ranks * batch.threads()
     with open(where, "wb") as file:
-        file.write(bytes(16 * batch.ranks))
-    env = dict(SETTINGS[batch.setting])
-    line = batch.host.command(batch.ranks, env, [], binary,
-                              [path, where, batch.replay(), str(batch.repeat)])
+        file.write(bytes(16 * count))
+    arguments = (path, where, batch.replay(), batch.threads(), batch.repeat, options.seconds)
+    line = batch.host.command(batch.ranks, dict(SETTINGS[batch.setting].env), [], binary,
+                              [str(argument) for argument in arguments])
     output = os.path.join(options.build, "output")
     with open(output, "wb") as file:
         process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=file,
@@ -123,7 +142,7 @@ def run_job(batch, binary, path, options):
             process.wait(0.5)
             break
         except subprocess.TimeoutExpired:
-            at = positions(where, batch.ranks)
+            at = positions(where, count)
             if at != last:
                 last, since = at, time.monotonic()
             elif time.monotonic() - since > PATIENCE * options.slowdown:
@@ -137,7 +156,7 @@ def run_job(batch, binary, path, options):
         return None, text, None
     if wrong is None and "FAILED" in text:
         return "differs", text, None
-    at = positions(where, batch.ranks)
+    at = positions(where, count)
     return wrong or "crashes", text + describe(batch, path, at), max(seed for seed, _ in at)
 
 
@@ -148,8 +167,8 @@ def failing_seeds(text):
 
 def run_batch(batch, options):
     """Runs a batch, behind a hang or crash from the next seed on. Returns the failing seeds, each
-    with what is wrong."""
-    failed, last = {}, batch.first + batch.seeds
+    with what is wrong, and the number of programs that ran to their end."""
+    failed, ran, last = {}, 0, batch.first + batch.seeds
     first = batch.first
     path = os.path.join(options.build, f"programs-{batch.ranks}")
     while first < last:
@@ -157,6 +176,8 @@ def run_batch(batch, options):
                      batch.repeat)
         write_programs(rest, path, options)
         wrong, text, ended = run_job(rest, options.binaries[batch.host.name], path, options)
+        done = re.search(r"^(\d+) programs$", text, re.M)
+        ran += int(done[1]) if done else max(0, (ended or first) - first)
         if wrong is None:
             break
         print(f"{wrong}:\n{text[-4000:]}", flush=True)
@@ -166,7 +187,7 @@ def run_batch(batch, options):
         if ended is None or not options.keep_going:
             break
         first = max(ended, first) + 1
-    return failed
+    return failed, ran
 
 
 def check_the_executor(host, options):
@@ -225,9 +246,11 @@ def main():
     parser.add_argument("--seed", type=int, help="this program alone")
     parser.add_argument("--skip", default="", help="without these transactions: N[,N]")
     parser.add_argument("--ranks", default="2,3")
-    parser.add_argument("--settings", default="shm,cma-off,messages,thread",
+    parser.add_argument("--settings", default="shm,cma-off,messages,progress,threads",
                         help=f"of {', '.join(SETTINGS)}")
     parser.add_argument("--repeat", type=int, default=1, help="run each program so often")
+    parser.add_argument("--seconds", type=float, default=1e6,
+                        help="a job begins no program after that")
     parser.add_argument("--keep-going", action="store_true", help="also after a hang or crash")
     parser.add_argument("--shrink", action="store_true")
     parser.add_argument("--generator", help="binary of tests/swarm; default: built here")
@@ -253,9 +276,9 @@ def main():
     failures = 0 if options.seed or check_the_executor(hosts[0], options) else 1
     for batch in batches(hosts, options):
         began = time.monotonic()
-        failed = run_batch(batch, options)
+        failed, ran = run_batch(batch, options)
         print(f"{'FAIL' if failed else 'ok  '} {batch.host.name:8} {batch.ranks} ranks "
-              f"{batch.setting:16} {batch.seeds} programs from seed {batch.first} on"
+              f"{batch.setting:17} {ran:6} of {batch.seeds} programs from seed {batch.first} on"
               f" {time.monotonic() - began:7.2f} s", flush=True)
         for seed, wrong in failed.items():
             print(f"     seed {seed} {wrong}", flush=True)

@@ -36,25 +36,34 @@ typedef struct {
     int64_t expected;
 } Expectation;
 
-static Program program;
-static Room *rooms;
-static int room_count;
-static MPI_Request *slots;
-static Some **somes; /* by slot */
-static int slot_count;
-static Expectation *expectations;
-static int expectation_count;
+/* Each thread runs programs of its own, on a communicator of its own. */
+#define OWN static _Thread_local
+OWN int thread;
+OWN MPI_Comm comm;
+OWN Program program;
+OWN Room *rooms;
+OWN int room_count;
+OWN MPI_Request *slots;
+OWN Some **somes; /* by slot */
+OWN int slot_count;
+OWN Expectation *expectations;
+OWN int expectation_count;
 /* The last notification of the expectation that was met last. */
-static int last_source, last_tag;
+OWN int last_source, last_tag;
 /* Notifications that this process has seen come. */
-static Arrival *seen;
-static int seen_count;
-static uint64_t *owed; /* by window: notifications that expectations have taken */
+OWN Arrival *seen;
+OWN int seen_count;
+OWN uint64_t *owed; /* by window: notifications that expectations have taken */
+OWN int complaints;
 
 static const char *replay = "";
-/* Where each process is, for the runner: seed and line. */
-static long *position;
-static int complaints;
+static int threads = 1;
+/* Where each thread of each process is, for the runner: seed and line. */
+static struct position {
+    long seed, line;
+} *positions;
+
+static struct position *here(void) { return &positions[me * threads + thread]; }
 
 /* Counts a difference, and reports it with the program's seed and the line of the last call. */
 __attribute__((format(printf, 1, 2), unused)) static void differs(const char *form, ...)
@@ -64,10 +73,10 @@ __attribute__((format(printf, 1, 2), unused)) static void differs(const char *fo
     va_start(args, form);
     vsnprintf(text, sizeof text, form, args);
     va_end(args);
-    failures++;
+    __atomic_fetch_add(&failures, 1, __ATOMIC_RELAXED);
     if (complaints++ < 4)
         fprintf(stderr, "seed %llu, rank %d, line %ld: %s\n  replay: %s SEED=%llu\n",
-                (unsigned long long)program.seed, me, position[2 * me + 1], text, replay,
+                (unsigned long long)program.seed, me, here()->line, text, replay,
                 (unsigned long long)program.seed);
 }
 
@@ -111,23 +120,23 @@ static void open_window(const Line *line)
         room.base = resized(NULL, room.bytes, 1);
     switch (room.kind) {
     case ALLOCATE:
-        MPI(MPI_Win_allocate(bytes, room.unit, info, MPI_COMM_WORLD, &room.base, &room.win));
+        MPI(MPI_Win_allocate(bytes, room.unit, info, comm, &room.base, &room.win));
         break;
     case SHARED:
-        MPI(MPI_Win_allocate_shared(bytes, room.unit, info, MPI_COMM_WORLD, &room.base, &room.win));
+        MPI(MPI_Win_allocate_shared(bytes, room.unit, info, comm, &room.base, &room.win));
         break;
     case CREATE:
-        MPI(MPI_Win_create(room.base, bytes, room.unit, info, MPI_COMM_WORLD, &room.win));
+        MPI(MPI_Win_create(room.base, bytes, room.unit, info, comm, &room.win));
         break;
     case DYNAMIC:
-        MPI(MPI_Win_create_dynamic(info, MPI_COMM_WORLD, &room.win));
+        MPI(MPI_Win_create_dynamic(info, comm, &room.win));
         /* In two parts: operations may span both. */
         MPI_Aint half = bytes / 16 * 8;
         MPI(MPI_Win_attach(room.win, room.base, half));
         MPI(MPI_Win_attach(room.win, room.base + half, bytes - half));
         room.bases = resized(NULL, (size_t)ranks, sizeof *room.bases);
         MPI(MPI_Get_address(room.base, &at));
-        MPI(MPI_Allgather(&at, 1, MPI_AINT, room.bases, 1, MPI_AINT, MPI_COMM_WORLD));
+        MPI(MPI_Allgather(&at, 1, MPI_AINT, room.bases, 1, MPI_AINT, comm));
     }
     MPI(MPI_Info_free(&info));
     MPI(MPI_Win_set_errhandler(room.win, MPI_ERRORS_RETURN));
@@ -167,7 +176,7 @@ static void open_program(void)
     }
     owed = calloc((size_t)room_count + 1, sizeof *owed);
     REQUIRE(owed != NULL);
-    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    MPI(MPI_Barrier(comm));
 }
 
 static void close_program(void)

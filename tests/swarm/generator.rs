@@ -38,6 +38,8 @@ pub struct Features {
     pub frees: bool,
     pub tests: bool,
     pub bulk: bool,
+    /// Some transfers are longer than any limit below which a transport copies them.
+    pub long_transfers: bool,
     pub asserts: bool,
     pub computes: bool,
     pub late_ranks: bool,
@@ -161,6 +163,7 @@ impl Generator {
             frees: on(2),
             tests: on(2),
             bulk: on(2),
+            long_transfers: mixed(seed, 0).u8(0..12) == 0,
             asserts: on(2),
             computes: on(2),
             late_ranks: on(2),
@@ -316,6 +319,15 @@ impl Generator {
 
     pub fn step(&mut self, me: Rank, step: Step) {
         self.call(me, Call::Step(step));
+    }
+
+    /// Bytes of a transfer.
+    pub fn length(&mut self) -> usize {
+        if !self.features.bulk || !self.one_in(3) {
+            return self.rng.usize(1..40);
+        }
+        let most = if self.features.long_transfers && self.one_in(4) { 300_000 } else { 6000 };
+        self.rng.usize(1..most)
     }
 
     pub fn plan(&mut self, plan: Plan) -> OpId {

@@ -34,6 +34,7 @@ mod tagged;
 mod text;
 mod transactions;
 mod watcher;
+mod wrong;
 
 use std::collections::BTreeMap;
 use std::fs::File;

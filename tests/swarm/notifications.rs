@@ -10,6 +10,7 @@ use mpix_rma::transport::datatype::element::reduction;
 use super::generator::Generator;
 use super::operations::{NO_OP, Open};
 use super::program::*;
+use super::shapes::words_of;
 
 /// All ranks raise this counter. It is never reset.
 const SHARED: u32 = 0;
@@ -99,13 +100,13 @@ impl Generator {
         told: Notification,
     ) -> Announced {
         let window = open.window;
-        let len = if self.features.bulk && self.one_in(3) {
-            self.rng.usize(1..6000)
-        } else {
-            self.rng.usize(1..40)
-        };
+        let len = self.length();
         let kind = [OpKind::Put, OpKind::Accumulate, OpKind::Get][self.rng.usize(0..3)];
-        let len = if kind == OpKind::Put { len } else { 8 };
+        let len = match kind {
+            OpKind::Put => len,
+            OpKind::Get if self.features.long_transfers => len.next_multiple_of(8),
+            _ => 8,
+        };
         let (disp, value) = (self.alloc(window, target, len), self.value());
         let content = Content { window, rank: target, disp, len, value };
         let notification = Some(told).filter(|_| !self.one_in(3));
@@ -113,7 +114,12 @@ impl Generator {
         match kind {
             OpKind::Get => {
                 self.program.begin.push(content);
-                self.issue(open, Plan { expect: Expect::Exactly(value), ..plan });
+                let expect = if len == 8 {
+                    Expect::Exactly(value)
+                } else {
+                    self.words(words_of(value, len / WORD))
+                };
+                self.issue(open, Plan { expect, ..plan });
                 self.count("get with notification");
             }
             OpKind::Accumulate => {

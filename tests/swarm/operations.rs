@@ -93,11 +93,7 @@ impl Generator {
 
     /// A put to memory of its own, sometimes read back after a flush.
     fn own_put(&mut self, open: &mut Open, target: Rank) {
-        let len = if self.features.bulk && self.one_in(3) {
-            self.rng.usize(1..6000)
-        } else {
-            self.rng.usize(1..40)
-        };
+        let len = self.length();
         let (disp, value) = (self.alloc(open.window, target, len), self.value());
         let content = Content { window: open.window, rank: target, disp, len, value };
         self.program.end.push(content);

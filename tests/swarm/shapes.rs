@@ -18,6 +18,7 @@ pub const WORD: usize = 8;
 /// Maximum number of elements of an operation, except for one operation in [`LONG`].
 const FEW: usize = 24;
 const MANY: usize = 900;
+const LOTS: usize = 9000;
 const LONG: u32 = 12;
 
 /// A datatype as MPI's constructors make it. Displacements and strides are in bytes.
@@ -232,7 +233,7 @@ impl Generator {
         self.program.sides.len() as u32 - 1
     }
 
-    fn words(&mut self, words: Vec<u64>) -> Expect {
+    pub fn words(&mut self, words: Vec<u64>) -> Expect {
         self.program.words.push(words);
         Expect::Words(self.program.words.len() as u32 - 1)
     }
@@ -240,8 +241,12 @@ impl Generator {
     /// A put or accumulate to memory that nothing else touches; the gaps must stay unchanged. Read
     /// back after a flush.
     pub fn own_shaped(&mut self, open: &mut Open, target: Rank) {
-        let most = if self.features.bulk && self.one_in(LONG) { MANY } else { FEW };
-        let places = if most == MANY { self.places_for(MANY) } else { self.any_places(most) };
+        let many = if self.features.long_transfers { LOTS } else { MANY };
+        let places = if self.features.bulk && self.one_in(LONG) {
+            self.places_for(many)
+        } else {
+            self.any_places(FEW)
+        };
         let base = self.alloc(open.window, target, places.span);
         let value = self.value();
         let words = words_of(value, places.words.len());

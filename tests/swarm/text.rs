@@ -11,6 +11,7 @@
 //! | `side TYPE COUNT EXTENT BEFORE SPAN DISP ...` | one side of an operation, with the displacement of each word |
 //! | `op KIND WINDOW TARGET DISP LEN REDUCTION SOURCE VALUE COMPARE NOTIFY NUMBER SINGLE ORIGIN RESULT TARGET` | an operation; the last three are sides or -1 |
 //! | `call RANK NAME ARGUMENT ...` | the next call of a rank; a request slot of -1 means the blocking form |
+//! | `call RANK wrong WINDOW NAME CLASS BLOCKING TARGET` | a call with an error of this class |
 //! | `fetch OP WORD ...` | the words that an operation must fetch |
 //! | `end WINDOW RANK DISP LEN VALUE`, `region WINDOW RANK DISP HEX` | expected memory at the end |
 //! | `count WINDOW RANK COUNTER NUMBER` | notifications in total |
@@ -34,6 +35,7 @@ use mpix_rma::transport::sim::NS;
 
 use super::checks::tags::{Prediction, predict};
 use super::program::*;
+use super::wrong::Epochs;
 
 const KINDS: [&str; 6] = ["allocate", "allocate", "shared", "create", "create", "dynamic"];
 
@@ -47,6 +49,11 @@ struct Writer<'a> {
     /// Slots of the current rank with a request that must not be freed: of an R-form (MPI-4.1
     /// section 12.3.5), or of a wait for counters.
     kept: HashSet<Slot>,
+    /// Open epochs of the current rank, and whether the window is dynamic, by window.
+    epochs: Vec<Epochs>,
+    dynamic: Vec<bool>,
+    /// Share of calls with an error in front of them, one in this many.
+    wrong: u32,
     /// Predicted matching, by window and rank.
     matching: BTreeMap<(u32, Rank), Prediction>,
     /// Expectations of the current rank: the start that a slot belongs to, and starts per window.
@@ -76,6 +83,22 @@ fn pairs(ops: &[(OpId, u64)]) -> String {
     list(ops.iter().map(|(id, value)| format!("{id} {value}")))
 }
 
+/// The window of a call that opens or closes an epoch.
+fn window_of(step: &Step) -> Option<u32> {
+    match step {
+        Step::Start { window, .. }
+        | Step::Complete { window, .. }
+        | Step::Post { window, .. }
+        | Step::Wait { window, .. }
+        | Step::Lock { window, .. }
+        | Step::Unlock { window, .. }
+        | Step::LockAll { window, .. }
+        | Step::UnlockAll { window, .. }
+        | Step::Fence { window, .. } => Some(*window),
+        _ => None,
+    }
+}
+
 fn name_of(reduction: Reduction) -> &'static str {
     match reduction {
         reduction::REPLACE => "replace",
@@ -99,6 +122,9 @@ pub fn text_of(seed: u64, program: &Program) -> String {
         sides: 0,
         cells: program.plans.len(),
         kept: HashSet::new(),
+        epochs: Vec::new(),
+        dynamic: Vec::new(),
+        wrong: 0,
         matching: all
             .map(|(window, rank)| ((window, rank), predict(program, window, rank)))
             .collect(),
@@ -106,6 +132,7 @@ pub fn text_of(seed: u64, program: &Program) -> String {
         starts: BTreeMap::new(),
     };
     line!(writer, "program {seed} {}", program.ranks);
+    writer.wrong = [0, 0, 10, 40][writer.rng.usize(0..4)];
     writer.windows();
     writer.operations();
     for rank in 0..program.ranks {
@@ -120,6 +147,7 @@ impl Writer<'_> {
     fn windows(&mut self) {
         for spec in &self.program.windows {
             let kind = KINDS[self.rng.usize(0..KINDS.len())];
+            self.dynamic.push(kind == "dynamic");
             let unit = if kind == "dynamic" || self.rng.bool() { 1 } else { WORD };
             let fast = self.rng.u8(0..4) > 0;
             let ReorderFlags {
@@ -245,8 +273,12 @@ impl Writer<'_> {
 
     fn calls(&mut self, rank: Rank) {
         (self.kept, self.started, self.starts) = Default::default();
+        self.epochs = self.dynamic.iter().map(|_| Epochs::default()).collect();
         let program = self.program;
         for call in &program.calls[rank as usize] {
+            if self.wrong > 0 && self.rng.u32(0..self.wrong) == 0 {
+                self.wrong_call(rank);
+            }
             let text = match call {
                 Call::Step(step) => self.step(rank, step),
                 Call::Op(id) => format!("op {id}"),
@@ -254,7 +286,10 @@ impl Writer<'_> {
                     self.kept.insert(*slot);
                     format!("request {id} {slot}")
                 }
-                Call::TestLoop(window) => format!("win_test {window}"),
+                Call::TestLoop(window) => {
+                    self.epochs[*window as usize].exposure_ended();
+                    format!("win_test {window}")
+                }
                 Call::TestSlotLoop(slot) => {
                     self.kept.remove(slot);
                     format!("test {slot} {}", self.rng.u8(0..2))
@@ -285,6 +320,15 @@ impl Writer<'_> {
         line!(self, "call {rank} barrier");
     }
 
+    fn wrong_call(&mut self, rank: Rank) {
+        let window = self.rng.usize(0..self.epochs.len());
+        let target = self.rng.u32(0..self.program.ranks);
+        let dynamic = self.dynamic[window];
+        let (name, class) = self.epochs[window].wrong(&mut self.rng, target, dynamic);
+        let blocks = self.rng.u8(0..2);
+        line!(self, "call {rank} wrong {window} {name} {class} {blocks} {target}");
+    }
+
     /// A wait for an expectation, with the notification that meets it if that is known.
     fn met(&mut self, rank: Rank, window: u32, slot: Slot, tests: bool) -> String {
         let which = self.started[&(window, slot)];
@@ -302,6 +346,9 @@ impl Writer<'_> {
             let number = |known: Option<u32>| known.map_or(-1, i64::from);
             format!("{} {}", number(source), number(tag))
         };
+        if let Some(window) = window_of(step) {
+            self.epochs[window as usize].called(step);
+        }
         match step {
             Step::Post { window, group: Ranks::List(ranks) } => {
                 format!("post {window} {} {}", form(&mut self.rng), list(ranks))
