@@ -30,7 +30,7 @@ static MPI_Group group_at(const Line *line, int first)
     int list[64], count = 0;
     for (int at = first; at < line->count; at++)
         list[count++] = integer(line, at);
-    return group_of(count, list);
+    return ranks_of_program(count, list);
 }
 
 static void post(const Line *line, MPI_Win win)
@@ -332,8 +332,9 @@ static void check_announced(const Line *line)
     int window = integer(line, 1);
     for (int i = 0; i < program.all.count; i++) {
         const Line *other = &program.all.lines[i];
-        if (is(other, "announced") && integer(other, 1) == window && integer(other, 2) == me &&
-            integer(other, 3) == last_source && integer(other, 4) == last_tag)
+        if (is(other, "announced") && integer(other, 1) == window &&
+            integer(other, 2) == own_rank && integer(other, 3) == last_source &&
+            integer(other, 4) == last_tag)
             check_memory(window, number(other, 5), (size_t)number(other, 6), number(other, 7),
                          "after a tagged notification");
     }
@@ -444,10 +445,10 @@ static void at_line(long line)
     *here() = (struct position){(long)program.seed, line};
 }
 
-static void run(void)
+static void run(MPI_Comm thread_comm)
 {
     at_line(program.all.lines[0].number);
-    open_program();
+    open_program(thread_comm);
     for (int i = 0; i < program.calls.count; i++) {
         at_line(program.calls.lines[i].number);
         make(&program.calls.lines[i]);
@@ -469,10 +470,10 @@ static double end_at;
 static long programs;
 
 /* Whether there is time for another program: process 0 decides. */
-static int goes_on(void)
+static int goes_on(MPI_Comm thread_comm)
 {
     int on = seconds() < end_at;
-    MPI(MPI_Bcast(&on, 1, MPI_INT, 0, comm));
+    MPI(MPI_Bcast(&on, 1, MPI_INT, 0, thread_comm));
     return on;
 }
 
@@ -482,13 +483,12 @@ static void *run_all(void *own)
     long line = 0;
     const struct thread *t = own;
     thread = t->number;
-    comm = t->comm;
     FILE *text = fopen(path, "r");
     REQUIRE(text != NULL);
     for (long at = 0; read_program(text, &line, &program); at++) {
-        if (at % threads == thread && goes_on()) {
+        if (at % threads == thread && goes_on(t->comm)) {
             for (int i = 0; i < repeat; i++)
-                run();
+                run(t->comm);
             __atomic_fetch_add(&programs, 1, __ATOMIC_RELAXED);
         }
         free_program(&program);
@@ -510,7 +510,12 @@ int main(int argc, char **argv)
     replay = argv[3];
     repeat = atoi(argv[5]);
     end_at = seconds() + atof(argv[6]);
-    int file = open(argv[2], O_RDWR);
+    MPI_Comm node;
+    int on_node, file = open(argv[2], O_RDWR);
+    MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+    MPI(MPI_Comm_size(node, &on_node));
+    MPI(MPI_Comm_free(&node));
+    one_node = on_node == ranks;
     REQUIRE(file >= 0);
     size_t bytes = sizeof *positions * (size_t)(ranks * threads);
     positions = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);

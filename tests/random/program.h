@@ -44,6 +44,10 @@ typedef struct {
     int op_count;
 } Program;
 
+/* Each thread runs programs of its own. */
+#define OWN static _Thread_local
+OWN int own_rank; /* of this process in the program */
+
 static uint64_t number(const Line *line, int at)
 {
     REQUIRE(at < line->count);
@@ -125,6 +129,20 @@ static void read_op(Program *p, const Line *line)
     p->ops[p->op_count++] = op;
 }
 
+/* The rank of a process of MPI_COMM_WORLD in the program of a seed: another order of the processes
+ * puts other ranks on a node together. */
+static int rank_of(uint64_t seed, int process)
+{
+    int order[64];
+    REQUIRE(ranks <= 64);
+    for (int i = 0; i < ranks; i++) {
+        int other = (int)(next_random(&seed) % (uint64_t)(i + 1));
+        order[i] = order[other];
+        order[other] = i;
+    }
+    return order[process];
+}
+
 /* Reads the next program; false at the end of the file. */
 static int read_program(FILE *file, long *at, Program *p)
 {
@@ -133,15 +151,16 @@ static int read_program(FILE *file, long *at, Program *p)
     while (next_line(file, at, &line)) {
         append(&p->all, line);
         if (is(&line, "program")) {
-            p->seed = number(&line, 1);
             REQUIRE(integer(&line, 2) == ranks);
+            p->seed = number(&line, 1);
+            own_rank = rank_of(p->seed, me);
         } else if (is(&line, "type"))
             append(&p->types, line);
         else if (is(&line, "side"))
             append(&p->sides, line);
         else if (is(&line, "op"))
             read_op(p, &line);
-        else if (is(&line, "call") && integer(&line, 1) == me) {
+        else if (is(&line, "call") && integer(&line, 1) == own_rank) {
             /* From the name of the call on. */
             line.words += 2;
             line.count -= 2;

@@ -90,7 +90,7 @@ static const Line *line_of(const char *what, int window)
 {
     for (int i = 0; i < program.all.count; i++) {
         const Line *line = &program.all.lines[i];
-        if (is(line, what) && integer(line, 1) == window && integer(line, 2) == me)
+        if (is(line, what) && integer(line, 1) == window && integer(line, 2) == own_rank)
             return line;
     }
     return NULL;
@@ -102,7 +102,7 @@ static Arrival *lines_of(const char *what, int window, int *count)
     *count = 0;
     for (int i = 0; i < program.all.count; i++) {
         const Line *line = &program.all.lines[i];
-        if (!is(line, what) || integer(line, 1) != window || integer(line, 2) != me)
+        if (!is(line, what) || integer(line, 1) != window || integer(line, 2) != own_rank)
             continue;
         list = resized(list, (size_t)*count + 1, sizeof *list);
         list[(*count)++] = (Arrival){window, integer(line, 3), integer(line, 4), 0};
@@ -248,7 +248,7 @@ static void gather(void)
         const Line *line = &program.all.lines[i];
         if (!is(line, "cell"))
             continue;
-        if (integer(line, 2) == me)
+        if (integer(line, 2) == own_rank)
             memcpy(&own[at], rooms[integer(line, 1)].base + number(line, 3), 8);
         at++;
     }
@@ -259,7 +259,7 @@ static void gather(void)
 static void check_groups(void)
 {
     gather();
-    for (int i = 0; me == 0 && i < program.all.count; i++) {
+    for (int i = 0; own_rank == 0 && i < program.all.count; i++) {
         const Line *line = &program.all.lines[i];
         if (is(line, "permutation"))
             check_permutation(line);
@@ -278,7 +278,7 @@ static void check_results(void)
 {
     for (int i = 0; i < program.all.count; i++) {
         const Line *line = &program.all.lines[i];
-        if (line->count < 3 || integer(line, 2) != me)
+        if (line->count < 3 || integer(line, 2) != own_rank)
             continue;
         if (is(line, "end"))
             check_memory(integer(line, 1), number(line, 3), (size_t)number(line, 4),

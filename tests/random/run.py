@@ -5,11 +5,13 @@ executor.c runs many of them in one job.
   run.py --host NAME [--host NAME ...] [--seeds N] [--first N] [--ranks N,N] [--settings WORD,WORD]
   run.py --host NAME --seed N --ranks N --settings WORD [--skip N,N] [--repeat N]
 
-The seeds are shared out: each host, number of ranks and setting runs N programs, with seeds that no
-other of them runs. Without --first, the seeds follow from the date. After a failure, the rest of
-its programs runs too; --shrink then leaves out transactions as long as the program fails.
+Each host, number of ranks and setting has a job with N programs, whose seeds no other job runs.
+Without --first, the seeds follow from the date. A job goes on after a difference, but not after a
+hang or a crash (--keep-going: from the next seed on). --shrink leaves out transactions of a failing
+program, as long as it fails.
 """
 import argparse
+import collections
 import datetime
 import os
 import re
@@ -22,6 +24,8 @@ from dataclasses import dataclass
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 C_TESTS = os.path.join(ROOT, "tests", "c")
+NETNS = os.path.join(ROOT, "tests", "netns")
+NODES = os.path.join(NETNS, "nodes.py")
 sys.path.insert(0, C_TESTS)
 import mutants  # noqa: E402
 import run as c_tests  # noqa: E402
@@ -30,10 +34,12 @@ import run as c_tests  # noqa: E402
 
 @dataclass
 class Setting:
-    """How a job runs: variables of docs/user/settings.md, and threads of each process."""
+    """How a job runs: variables of docs/user/settings.md, threads of each process, and whether half
+    of the processes are on another node (tests/netns)."""
 
     env: dict
     threads: int = 1
+    nodes: bool = False
 
 
 SETTINGS = {
@@ -42,10 +48,13 @@ SETTINGS = {
     "messages": Setting({"MPIX_RMA_TRANSPORT": "host_mpi"}),
     "progress": Setting({"MPIX_RMA_PROGRESS": "thread"}),
     "threads": Setting({}, threads=2),
+    "nodes": Setting({}, nodes=True),
     "progress-messages": Setting({"MPIX_RMA_PROGRESS": "thread",
                                   "MPIX_RMA_TRANSPORT": "host_mpi"}),
     "threads-messages": Setting({"MPIX_RMA_TRANSPORT": "host_mpi"}, threads=2),
     "threads-cma-off": Setting({"MPIX_RMA_CMA": "off"}, threads=2),
+    "nodes-cma-off": Setting({"MPIX_RMA_CMA": "off"}, nodes=True),
+    "nodes-progress": Setting({"MPIX_RMA_PROGRESS": "thread"}, nodes=True),
 }
 # A process that stays at one call for so many seconds hangs.
 PATIENCE = 60
@@ -94,6 +103,18 @@ def write_programs(batch, path, options):
         raise SystemExit(f"the generator fails:\n{done.stdout}{done.stderr}")
 
 
+def cover(path, coverage):
+    """Counts the windows and calls of programs."""
+    with open(path) as file:
+        for line in file:
+            words = line.split(maxsplit=4)
+            if words[0] == "window":
+                fast = "fast path" if words[3] == "1" else "no fast path"
+                coverage[f"window: {words[1]}, {fast}"] += 1
+            elif words[0] == "call":
+                coverage[f"call: {words[2]}"] += 1
+
+
 def find_generator(options):
     """Builds tests/swarm. Returns the path of its binary."""
     line = [options.cargo, "test", "-j", options.jobs, "--test", "swarm", "--no-run"]
@@ -122,6 +143,18 @@ def describe(batch, path, at):
     return text + f"  replay: {batch.replay()} SEED={max(seed for seed, _ in at)}\n"
 
 
+def command(batch, binary, arguments):
+    """The command of a job, and its environment."""
+    setting = SETTINGS[batch.setting]
+    line = batch.host.command(batch.ranks, dict(setting.env), [], binary,
+                              [str(argument) for argument in arguments])
+    if not setting.nodes:
+        return line, None
+    # As in the Makefile: one launcher for every host, which is told the host's own.
+    line = [sys.executable, NODES, os.path.join(NETNS, "mpiexec"), *line[1:]]
+    return line, dict(os.environ, MPIX_MPIEXEC=batch.host.mpiexec)
+
+
 def run_job(batch, binary, path, options):
     """Runs the programs of a file in one job. Returns what is wrong (None if nothing), the output,
     and the seed at which the job ended before its time."""
@@ -129,12 +162,11 @@ def run_job(batch, binary, path, options):
     with open(where, "wb") as file:
         file.write(bytes(16 * count))
     arguments = (path, where, batch.replay(), batch.threads(), batch.repeat, options.seconds)
-    line = batch.host.command(batch.ranks, dict(SETTINGS[batch.setting].env), [], binary,
-                              [str(argument) for argument in arguments])
+    line, env = command(batch, binary, arguments)
     output = os.path.join(options.build, "output")
     with open(output, "wb") as file:
         process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=file,
-                                   stderr=subprocess.STDOUT, start_new_session=True)
+                                   stderr=subprocess.STDOUT, start_new_session=True, env=env)
     c_tests.RUNNING.update(launcher=process, binary=binary)
     last, since, wrong = None, time.monotonic(), None
     while wrong is None:
@@ -145,19 +177,30 @@ def run_job(batch, binary, path, options):
             at = positions(where, count)
             if at != last:
                 last, since = at, time.monotonic()
-            elif time.monotonic() - since > PATIENCE * options.slowdown:
-                wrong = "hangs"
+            waited = (time.monotonic() - since) / options.slowdown
+            ended = SETTINGS[batch.setting].nodes and batch.host.may_hang and succeeded(output)
+            if waited > (5 if ended else PATIENCE):
+                wrong = "ended" if ended else "hangs"
                 c_tests.kill_job(process, binary)
     c_tests.RUNNING.clear()
     c_tests.sweep()
     with open(output, errors="replace") as file:
         text = file.read()
-    if wrong is None and process.returncode == 0 and re.search(c_tests.SAYS_OK, text):
+    if wrong == "ended":
+        print(f"     {batch.host.name} hung in its own MPI_Finalize", flush=True)
+        return None, text, None
+    if wrong is None and process.returncode == 0 and succeeded(output):
         return None, text, None
     if wrong is None and "FAILED" in text:
         return "differs", text, None
     at = positions(where, count)
     return wrong or "crashes", text + describe(batch, path, at), max(seed for seed, _ in at)
+
+
+def succeeded(path):
+    """Whether the executor says so in its output."""
+    with open(path, errors="replace") as file:
+        return re.search(c_tests.SAYS_OK, file.read())
 
 
 def failing_seeds(text):
@@ -175,6 +218,7 @@ def run_batch(batch, options):
         rest = Batch(batch.host, batch.ranks, batch.setting, first, last - first, batch.skip,
                      batch.repeat)
         write_programs(rest, path, options)
+        cover(path, options.coverage)
         wrong, text, ended = run_job(rest, options.binaries[batch.host.name], path, options)
         done = re.search(r"^(\d+) programs$", text, re.M)
         ran += int(done[1]) if done else max(0, (ended or first) - first)
@@ -212,7 +256,7 @@ def shrink(batch, options):
     """Leaves out transactions of a failing program as long as it fails."""
     skip = []
     for number in range(13, -1, -1):
-        tried = Batch(batch.host, batch.ranks, batch.setting, batch.first, 1,
+        tried = Batch(batch.host, batch.ranks, batch.setting, batch.first, batch.threads(),
                       ",".join(map(str, sorted([*skip, number]))), max(batch.repeat, 20))
         path = os.path.join(options.build, f"programs-{batch.ranks}")
         write_programs(tried, path, options)
@@ -227,10 +271,15 @@ def batches(hosts, options):
     """The batches of this run, each with seeds of its own."""
     first = options.first
     for setting in options.settings.split(","):
+        if SETTINGS[setting].nodes and subprocess.run([sys.executable, NODES, "--check"],
+                                                      stdout=subprocess.DEVNULL).returncode:
+            print(f"SKIPPED {setting}: this machine does not allow network namespaces")
+            continue
         for ranks in map(int, options.ranks.split(",")):
             for host in hosts:
-                yield Batch(host, ranks, setting, first, options.seeds, options.skip,
-                            options.repeat)
+                # A failing program needs company to fail again between threads.
+                seeds = SETTINGS[setting].threads if options.seed else options.seeds
+                yield Batch(host, ranks, setting, first, seeds, options.skip, options.repeat)
                 first += 0 if options.seed else options.seeds
 
 
@@ -246,7 +295,7 @@ def main():
     parser.add_argument("--seed", type=int, help="this program alone")
     parser.add_argument("--skip", default="", help="without these transactions: N[,N]")
     parser.add_argument("--ranks", default="2,3")
-    parser.add_argument("--settings", default="shm,cma-off,messages,progress,threads",
+    parser.add_argument("--settings", default="shm,cma-off,messages,progress,threads,nodes",
                         help=f"of {', '.join(SETTINGS)}")
     parser.add_argument("--repeat", type=int, default=1, help="run each program so often")
     parser.add_argument("--seconds", type=float, default=1e6,
@@ -273,6 +322,7 @@ def main():
     hosts = [c_tests.Host(name, options) for name in options.host]
     options.generator = options.generator or find_generator(options)
     options.binaries = {host.name: compile_executor(host, options) for host in hosts}
+    options.coverage = collections.Counter()
     failures = 0 if options.seed or check_the_executor(hosts[0], options) else 1
     for batch in batches(hosts, options):
         began = time.monotonic()
@@ -286,6 +336,8 @@ def main():
         if options.shrink and failed:
             batch.first = min(failed)
             shrink(batch, options)
+    for what, count in sorted(options.coverage.items()):
+        print(f"{count:9} {what}")
     print(f"random programs: {failures} failed")
     return 1 if failures else 0
 

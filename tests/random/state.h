@@ -36,10 +36,8 @@ typedef struct {
     int64_t expected;
 } Expectation;
 
-/* Each thread runs programs of its own, on a communicator of its own. */
-#define OWN static _Thread_local
 OWN int thread;
-OWN MPI_Comm comm;
+OWN MPI_Comm comm; /* of the program */
 OWN Program program;
 OWN Room *rooms;
 OWN int room_count;
@@ -57,7 +55,7 @@ OWN uint64_t *owed; /* by window: notifications that expectations have taken */
 OWN int complaints;
 
 static const char *replay = "";
-static int threads = 1;
+static int threads = 1, one_node;
 /* Where each thread of each process is, for the runner: seed and line. */
 static struct position {
     long seed, line;
@@ -76,7 +74,7 @@ __attribute__((format(printf, 1, 2), unused)) static void differs(const char *fo
     __atomic_fetch_add(&failures, 1, __ATOMIC_RELAXED);
     if (complaints++ < 4)
         fprintf(stderr, "seed %llu, rank %d, line %ld: %s\n  replay: %s SEED=%llu\n",
-                (unsigned long long)program.seed, me, here()->line, text, replay,
+                (unsigned long long)program.seed, own_rank, here()->line, text, replay,
                 (unsigned long long)program.seed);
 }
 
@@ -110,6 +108,8 @@ static void open_window(const Line *line)
                  .unit = integer(line, 2),
                  .bytes = number(line, 5)};
     MPI_Aint bytes = (MPI_Aint)room.bytes, at;
+    if (room.kind == SHARED && !one_node)
+        room.kind = ALLOCATE;
     MPI_Info info;
     MPI(MPI_Info_create(&info));
     MPI(MPI_Info_set(info, "mpix_rma_fast_path", integer(line, 3) ? "true" : "false"));
@@ -151,7 +151,7 @@ static void set_counters(void)
         Room *room = &rooms[w];
         for (int i = 0; i < program.all.count; i++) {
             const Line *line = &program.all.lines[i];
-            if (is(line, "counters") && integer(line, 1) == w && integer(line, 2) == me)
+            if (is(line, "counters") && integer(line, 1) == w && integer(line, 2) == own_rank)
                 room->counters = integer(line, 3);
         }
         room->taken = calloc((size_t)room->counters + 1, sizeof *room->taken);
@@ -160,17 +160,28 @@ static void set_counters(void)
     }
 }
 
+/* The group of these ranks of the program. */
+static MPI_Group ranks_of_program(int count, const int *list)
+{
+    MPI_Group all, group;
+    MPI(MPI_Comm_group(comm, &all));
+    MPI(MPI_Group_incl(all, count, list, &group));
+    MPI(MPI_Group_free(&all));
+    return group;
+}
+
 /* Makes the windows with their initial memory. */
-static void open_program(void)
+static void open_program(MPI_Comm thread_comm)
 {
     complaints = 0;
+    MPI(MPI_Comm_split(thread_comm, 0, own_rank, &comm));
     for (int i = 0; i < program.all.count; i++)
         if (is(&program.all.lines[i], "window"))
             open_window(&program.all.lines[i]);
     set_counters();
     for (int i = 0; i < program.all.count; i++) {
         const Line *line = &program.all.lines[i];
-        if (is(line, "begin") && integer(line, 2) == me)
+        if (is(line, "begin") && integer(line, 2) == own_rank)
             fill(rooms[integer(line, 1)].base + number(line, 3), number(line, 5),
                  (size_t)number(line, 4));
     }
@@ -202,6 +213,7 @@ static void close_program(void)
     for (int i = 0; i < slot_count; i++)
         free(somes[i]);
     free(owed);
+    MPI(MPI_Comm_free(&comm));
     room_count = slot_count = expectation_count = seen_count = 0;
 }
 
