@@ -15,14 +15,18 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
-/* ---- Opening calls: form 0 blocks, 1 waits for the request, 2 frees it ---- */
+/* ---- Opening calls: form 0 blocks, 1 tests the request, 2 frees it, 3 keeps it ---- */
 
 static void opened(int form, MPI_Request *r, const char *call)
 {
-    if (form == 2)
-        MPI(MPI_Request_free(r));
-    else if (form == 1)
+    if (form == 1)
         expect_complete(r, call);
+    else if (form == 2)
+        MPI(MPI_Request_free(r));
+    else if (form == 3) {
+        openings = resized(openings, (size_t)opening_count + 1, sizeof *openings);
+        openings[opening_count++] = *r;
+    }
 }
 
 static MPI_Group group_at(const Line *line, int first)
@@ -190,26 +194,62 @@ static void test(const Line *line)
     completed(slot);
 }
 
-static void await_all(const Line *line)
+/* Waits for a list of requests by one of six calls. */
+static void finish_list(int how, int count, MPI_Request *list)
 {
-    int flag = 0, index, count, *indices = resized(NULL, (size_t)slot_count, sizeof(int));
-    switch (integer(line, 1)) {
-    case 0: MPI(MPI_Waitall(slot_count, slots, MPI_STATUSES_IGNORE)); break;
+    int flag = 0, index, done, *indices = resized(NULL, (size_t)count, sizeof(int));
+    MPI_Status *statuses = resized(NULL, (size_t)count, sizeof(MPI_Status));
+    switch (how) {
+    case 0: MPI(MPI_Waitall(count, list, statuses)); break;
     case 1:
         while (!flag)
-            MPI(MPI_Testall(slot_count, slots, &flag, MPI_STATUSES_IGNORE));
+            MPI(MPI_Testall(count, list, &flag, statuses));
         break;
     case 2:
         do
-            MPI(MPI_Waitany(slot_count, slots, &index, MPI_STATUS_IGNORE));
+            MPI(MPI_Waitany(count, list, &index, statuses));
         while (index != MPI_UNDEFINED);
+        break;
+    case 3:
+        do
+            MPI(MPI_Waitsome(count, list, &done, indices, statuses));
+        while (done != MPI_UNDEFINED);
+        break;
+    case 4:
+        do
+            MPI(MPI_Testany(count, list, &index, &flag, statuses));
+        while (!flag || index != MPI_UNDEFINED);
         break;
     default:
         do
-            MPI(MPI_Waitsome(slot_count, slots, &count, indices, MPI_STATUSES_IGNORE));
-        while (count != MPI_UNDEFINED);
+            MPI(MPI_Testsome(count, list, &done, indices, statuses));
+        while (done != MPI_UNDEFINED);
     }
     free(indices);
+    free(statuses);
+}
+
+/* await_all HOW MIXED: with opening requests, and if MIXED with requests of the host. */
+static void await_all(const Line *line)
+{
+    enum { OF_HOST = 2 };
+    int count = slot_count + opening_count, word = 0;
+    MPI_Request *list = resized(NULL, (size_t)count + OF_HOST, sizeof *list);
+    memcpy(list, openings, (size_t)opening_count * sizeof *list);
+    memcpy(list + opening_count, slots, (size_t)slot_count * sizeof *list);
+    if (integer(line, 2)) {
+        MPI(MPI_Irecv(&word, 1, MPI_INT, 0, thread, MPI_COMM_SELF, &list[count++]));
+        MPI(MPI_Isend(&me, 1, MPI_INT, 0, thread, MPI_COMM_SELF, &list[count++]));
+    }
+    finish_list(integer(line, 1), count, list);
+    for (int i = 0; i < count; i++)
+        if (list[i] != MPI_REQUEST_NULL)
+            differs("request %d of %d is complete, but its handle is not null", i, count);
+    if (integer(line, 2) && word != me)
+        differs("a message to the process itself has %d, not %d", word, me);
+    memcpy(slots, list + opening_count, (size_t)slot_count * sizeof *list);
+    opening_count = 0;
+    free(list);
     for (int slot = 0; slot < slot_count; slot++)
         completed(slot);
 }

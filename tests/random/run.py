@@ -224,7 +224,8 @@ def run_batch(batch, options):
         ran += int(done[1]) if done else max(0, (ended or first) - first)
         if wrong is None:
             break
-        print(f"{wrong}:\n{text[-4000:]}", flush=True)
+        shown = text if len(text) < 6000 else f"{text[:4000]}\n...\n{text[-2000:]}"
+        print(f"{wrong}:\n{shown}", flush=True)
         failed.update({seed: "differs" for seed in failing_seeds(text)})
         if ended is not None:
             failed[ended or first] = wrong

@@ -44,6 +44,8 @@ OWN int room_count;
 OWN MPI_Request *slots;
 OWN Some **somes; /* by slot */
 OWN int slot_count;
+OWN MPI_Request *openings; /* that opening calls returned, to be waited for with the others */
+OWN int opening_count;
 OWN Expectation *expectations;
 OWN int expectation_count;
 /* The last notification of the expectation that was met last. */

@@ -309,7 +309,8 @@ impl Writer<'_> {
             };
             line!(self, "call {rank} {text}");
         }
-        line!(self, "call {rank} await_all {}", self.rng.u8(0..4));
+        let last = self.await_all();
+        line!(self, "call {rank} {last}");
         // The fence follows all earlier epochs, including those whose request was freed.
         let freed = |call: &Call| matches!(call, Call::Step(Step::Free(_)));
         if program.calls.iter().flatten().any(freed) {
@@ -318,6 +319,11 @@ impl Writer<'_> {
             }
         }
         line!(self, "call {rank} barrier");
+    }
+
+    /// A wait for all requests, in one of six ways, alone or with requests of the host.
+    fn await_all(&mut self) -> String {
+        format!("await_all {} {}", self.rng.u8(0..6), self.rng.u8(0..2))
     }
 
     fn wrong_call(&mut self, rank: Rank) {
@@ -341,7 +347,7 @@ impl Writer<'_> {
     }
 
     fn step(&mut self, rank: Rank, step: &Step) -> String {
-        let form = |rng: &mut fastrand::Rng| rng.u8(0..3);
+        let form = |rng: &mut fastrand::Rng| rng.u8(0..4);
         let wanted = |Wanted { source, tag }: Wanted| {
             let number = |known: Option<u32>| known.map_or(-1, i64::from);
             format!("{} {}", number(source), number(tag))
@@ -365,11 +371,11 @@ impl Writer<'_> {
             }
             Step::Lock { window, mode, target, assert, blocking } => {
                 let exclusive = u8::from(*mode == LockMode::Exclusive);
-                let form = if *blocking { 0 } else { self.rng.u8(1..3) };
+                let form = if *blocking { 0 } else { self.rng.u8(1..4) };
                 format!("lock {window} {form} {target} {exclusive} {}", u8::from(assert.nocheck))
             }
             Step::LockAll { window, assert, blocking } => {
-                let form = if *blocking { 0 } else { self.rng.u8(1..3) };
+                let form = if *blocking { 0 } else { self.rng.u8(1..4) };
                 format!("lock_all {window} {form} {}", u8::from(assert.nocheck))
             }
             Step::Unlock { window, target, how } => {
@@ -406,7 +412,7 @@ impl Writer<'_> {
             }
             Step::AwaitAll => {
                 self.kept.clear();
-                format!("await_all {}", self.rng.u8(0..4))
+                self.await_all()
             }
             Step::Free(slot) if self.kept.remove(slot) => format!("await {slot}"),
             Step::Free(slot) => format!("free {slot}"),
