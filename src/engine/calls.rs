@@ -73,11 +73,7 @@ impl Window {
         if !assert.nocheck && self.lock_folded(port, mode, target) {
             return Ok(());
         }
-        self.unfold();
-        if self.lock_all_open.is_some() || self.peers.of(target).lock_open.is_some() {
-            return Err(SyncError::AlreadyLocked);
-        }
-        self.no_group_access_open()?;
+        self.may_lock(target)?;
         self.fence_view = FenceView::Dissolved;
         let own = target == self.me;
         let epoch = self.open(EpochKind::Lock { target, mode, nocheck: assert.nocheck, own });
@@ -88,6 +84,30 @@ impl Window {
         Ok(())
     }
 
+    /// Checks the state as [`lock`](Self::lock) does, and opens nothing.
+    ///
+    /// # Errors
+    /// As of `lock`.
+    pub fn may_lock(&mut self, target: Rank) -> Result<(), SyncError> {
+        self.unfold();
+        if self.lock_all_open.is_some() || self.peers.of(target).lock_open.is_some() {
+            return Err(SyncError::AlreadyLocked);
+        }
+        self.no_group_access_open()
+    }
+
+    /// Checks the state as [`lock_all`](Self::lock_all) does, and opens nothing.
+    ///
+    /// # Errors
+    /// As of `lock_all`.
+    pub fn may_lock_all(&mut self) -> Result<(), SyncError> {
+        self.unfold();
+        if self.lock_all_open.is_some() || !self.locks_open.is_empty() {
+            return Err(SyncError::AlreadyLocked);
+        }
+        self.no_group_access_open()
+    }
+
     /// `MPI_Win_lock_all`: opens a lock_all epoch.
     ///
     /// # Errors
@@ -96,11 +116,7 @@ impl Window {
         if !assert.nocheck && self.lock_all_folded(port) {
             return Ok(());
         }
-        self.unfold();
-        if self.lock_all_open.is_some() || !self.locks_open.is_empty() {
-            return Err(SyncError::AlreadyLocked);
-        }
-        self.no_group_access_open()?;
+        self.may_lock_all()?;
         self.fence_view = FenceView::Dissolved;
         let epoch = self.open(EpochKind::LockAll { nocheck: assert.nocheck });
         self.lock_all_open = Some(epoch);

@@ -138,7 +138,7 @@ def describe(batch, path, at):
         lines = file.read().splitlines()
     text = ""
     for which, (seed, line) in enumerate(at):
-        text += (f"  rank {which // batch.threads()}: seed {seed}, line {line}: "
+        text += (f"  process {which // batch.threads()}: seed {seed}, line {line}: "
                  f"{lines[line - 1] if line else ''}\n")
     return text + f"  replay: {batch.replay()} SEED={max(seed for seed, _ in at)}\n"
 

@@ -139,16 +139,14 @@ fn warn_of_lock(window: &mut Window, call: &str) {
     );
 }
 
-/// `MPI_Win_lock`, without waiting, on behalf of `call`. `None` for `MPI_PROC_NULL`.
+/// Arguments of `MPI_Win_lock` for the engine. `None` for `MPI_PROC_NULL`.
 #[inline(always)]
-fn lock(
+fn lock_arguments(
     window: &mut Window,
-    call: &str,
     kind: c_int,
     rank: c_int,
     assert: c_int,
-) -> Checked<Option<u32>> {
-    window.close_fast_path();
+) -> Checked<Option<(LockMode, u32, Assert)>> {
     let mode = if kind == MPI_LOCK_SHARED {
         LockMode::Shared
     } else if kind == MPI_LOCK_EXCLUSIVE {
@@ -160,7 +158,22 @@ fn lock(
         ));
     };
     let assert = assertion(assert, MPI_MODE_NOCHECK)?;
-    let Some(rank) = args::rank(window, rank, OUTSIDE)? else { return Ok(None) };
+    Ok(args::rank(window, rank, OUTSIDE)?.map(|rank| (mode, rank, assert)))
+}
+
+/// `MPI_Win_lock`, without waiting, on behalf of `call`. `None` for `MPI_PROC_NULL`.
+#[inline(always)]
+fn lock(
+    window: &mut Window,
+    call: &str,
+    kind: c_int,
+    rank: c_int,
+    assert: c_int,
+) -> Checked<Option<u32>> {
+    window.close_fast_path();
+    let Some((mode, rank, assert)) = lock_arguments(window, kind, rank, assert)? else {
+        return Ok(None);
+    };
     with_port!(&mut window.port, port => window.engine.lock(port, mode, rank, assert))?;
     note_lock(window, call);
     Ok(Some(rank))
@@ -269,13 +282,20 @@ fn flush_some(window: &mut Window, rank: Option<u32>, local: bool) -> Checked<Ou
 /// The target of [`block`] for a call that completes no operation of this process.
 const NOWHERE: Option<u32> = Some(u32::MAX);
 
-/// Waits until every open lock epoch holds its lock, if a blocking lock call has to [EP-10].
+/// Waits until every open lock epoch holds its lock, if a blocking lock call has to [EP-10]. A call
+/// with an error must not wait, so `check` looks for one first.
 #[inline(always)]
-fn wait_for_earlier_locks(mut guard: Guard) -> Guard {
+fn wait_for_earlier_locks(
+    mut guard: Guard,
+    check: impl FnOnce(&mut Window) -> Done,
+) -> Checked<Guard> {
     if engine::earlier_locks_first(multiple()) && guard.windows.awaiting_lock().is_some() {
-        wait_for_locks(guard)
+        let window = guard.windows.called();
+        window.close_fast_path();
+        check(window)?;
+        Ok(wait_for_locks(guard))
     } else {
-        guard
+        Ok(guard)
     }
 }
 
@@ -292,7 +312,12 @@ fn wait_for_locks(mut guard: Guard) -> Guard {
 /// `MPI_Win_lock`. [`LockHeld::after_lock`] says whether it returns before the lock is held [EP-1].
 #[inline(always)]
 fn lock_and_wait(guard: Guard, kind: c_int, rank: c_int, assert: c_int) -> Done {
-    let mut guard = wait_for_earlier_locks(guard);
+    let mut guard = wait_for_earlier_locks(guard, |window| {
+        if let Some((_, rank, _)) = lock_arguments(window, kind, rank, assert)? {
+            window.engine.may_lock(rank)?;
+        }
+        Ok(())
+    })?;
     let window = guard.windows.called();
     if kind == MPI_LOCK_EXCLUSIVE && window.lock_spin.looks(rank as u32) && !oversubscribed() {
         let (engine, port, spin) = (&window.engine, &mut window.port, &mut window.lock_spin);
@@ -313,7 +338,10 @@ fn lock_and_wait(guard: Guard, kind: c_int, rank: c_int, assert: c_int) -> Done 
 /// [EP-1].
 #[inline(always)]
 fn lock_all_and_wait(guard: Guard, assert: c_int) -> Done {
-    let mut guard = wait_for_earlier_locks(guard);
+    let mut guard = wait_for_earlier_locks(guard, |window| {
+        assertion(assert, MPI_MODE_NOCHECK)?;
+        Ok(window.engine.may_lock_all()?)
+    })?;
     lock_all(guard.windows.called(), "MPI_Win_lock_all", assert)?;
     let held = LockHeld::after_lock_all();
     let id = guard.windows.called_id();
