@@ -26,7 +26,7 @@ const CROWDED: u32 = 63;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LockSpin {
     /// The target whose lock this process had to wait for the last time it had to wait.
-    target: Rank,
+    target: Option<Rank>,
     /// The process that was seen in the queue.
     other: Option<Rank>,
     /// Requests that will not look.
@@ -35,13 +35,13 @@ pub(crate) struct LockSpin {
 
 impl LockSpin {
     pub(crate) const fn new() -> Self {
-        LockSpin { target: Rank::MAX, other: None, skips: 0 }
+        LockSpin { target: None, other: None, skips: 0 }
     }
 
-    /// Whether a request for this target's lock looks first.
+    /// Whether a request for this target's lock looks first. False for what is no rank.
     #[inline(always)]
     pub(crate) fn looks(&mut self, target: Rank) -> bool {
-        target == self.target && self.is_due()
+        Some(target) == self.target && self.is_due()
     }
 
     #[inline(never)]
@@ -67,8 +67,8 @@ impl LockSpin {
 
     /// Notes that a request had to wait in the queue of this target.
     pub(crate) fn queued(&mut self, target: Rank) {
-        if target != self.target {
-            *self = LockSpin { target, ..Self::new() };
+        if Some(target) != self.target {
+            *self = LockSpin { target: Some(target), ..Self::new() };
         }
     }
 }
@@ -90,7 +90,8 @@ mod tests {
     #[test]
     fn only_a_target_that_was_waited_for_is_looked_at() {
         let mut spin = LockSpin::new();
-        assert!(!spin.looks(3) && !spin.looks(Rank::MAX - 1));
+        // `MPI_PROC_NULL` looks like the last one.
+        assert!(!spin.looks(3) && !spin.looks(Rank::MAX) && !spin.looks(Rank::MAX - 1));
         spin.queued(3);
         assert!(spin.looks(3) && !spin.looks(2));
         spin.queued(2);
