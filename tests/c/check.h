@@ -209,15 +209,18 @@ HELPER void set_word(Window *w, int rank, int64_t value)
     MPI(MPI_Win_unlock(rank, w->win));
 }
 
-/* The group of the listed ranks of MPI_COMM_WORLD. */
-HELPER MPI_Group group_of(int n, const int *list)
+/* The group of the listed ranks of a communicator. */
+HELPER MPI_Group group_in(MPI_Comm comm, int n, const int *list)
 {
-    MPI_Group world, group;
-    MPI(MPI_Comm_group(MPI_COMM_WORLD, &world));
-    MPI(MPI_Group_incl(world, n, list, &group));
-    MPI(MPI_Group_free(&world));
+    MPI_Group all, group;
+    MPI(MPI_Comm_group(comm, &all));
+    MPI(MPI_Group_incl(all, n, list, &group));
+    MPI(MPI_Group_free(&all));
     return group;
 }
+
+/* The same of MPI_COMM_WORLD. */
+HELPER MPI_Group group_of(int n, const int *list) { return group_in(MPI_COMM_WORLD, n, list); }
 
 HELPER MPI_Group group_one(int rank) { return group_of(1, &rank); }
 

@@ -440,12 +440,30 @@ def pairs(words):
     return dict(word.split("=", 1) for word in words)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_host_options(parser):
+    """Adds the options that `hosts_of` reads."""
     parser.add_argument("--host", action="append", required=True)
     for name in ("prefix", "mpicc", "mpiexec"):
         parser.add_argument(f"--{name}", action="append", default=[], metavar="NAME=VALUE")
+
+
+def hosts_of(options):
+    """The hosts of a command line."""
+    for name in ("prefix", "mpicc", "mpiexec"):
+        setattr(options, name, pairs(getattr(options, name)))
+    return [Host(name, options) for name in options.host]
+
+
+def leave_at_signals():
+    """Has `leave` handle the signals that end a program."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, leave)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_host_options(parser)
     parser.add_argument("--build", default=os.path.join(ROOT, "target", "ctests"))
     parser.add_argument("--programs", default=os.path.join(ROOT, "target", "microbench"),
                         help="DIR/NAME has the programs of entries with program=")
@@ -477,10 +495,7 @@ def main():
     parser.add_argument("-v", "--verbose", action="store_true",
                         help="show the output of passing tests too")
     options = parser.parse_args()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, leave)
-    options.prefix, options.mpicc, options.mpiexec = map(pairs, (options.prefix, options.mpicc,
-                                                                 options.mpiexec))
+    leave_at_signals()
     lines = [line.split("#")[0].strip() for line in open(options.list)]
     entries = [Entry(line) for line in lines if line]
     if options.plain:
@@ -495,7 +510,7 @@ def main():
     if options.names:
         print("".join(f"{e.title}\n" for e in chosen), end="")
         return 0
-    hosts = [Host(name, options) for name in options.host]
+    hosts = hosts_of(options)
     start = time.monotonic()
     broken = {} if options.built else compile_all(chosen, hosts, options.jobs, options.sanitize)
     if not options.built:

@@ -34,7 +34,7 @@ static MPI_Group group_at(const Line *line, int first)
     int list[64], count = 0;
     for (int at = first; at < line->count; at++)
         list[count++] = integer(line, at);
-    return ranks_of_program(count, list);
+    return group_in(comm, count, list);
 }
 
 static void post(const Line *line, MPI_Win win)

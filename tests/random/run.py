@@ -31,7 +31,6 @@ import mutants  # noqa: E402
 import run as c_tests  # noqa: E402
 
 
-
 @dataclass
 class Setting:
     """How a job runs: variables of docs/user/settings.md, threads of each process, and whether half
@@ -288,9 +287,7 @@ def main():
     """Runs the batches."""
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--host", action="append", required=True)
-    for name in ("prefix", "mpicc", "mpiexec"):
-        parser.add_argument(f"--{name}", action="append", default=[], metavar="NAME=VALUE")
+    c_tests.add_host_options(parser)
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--first", type=int)
     parser.add_argument("--seed", type=int, help="this program alone")
@@ -316,11 +313,8 @@ def main():
         options.first = datetime.date.today().toordinal() * 100_000
         print(f"seeds of today: FIRST={options.first}", flush=True)
     options.programs, options.plain = "", False
-    for name in ("prefix", "mpicc", "mpiexec"):
-        setattr(options, name, c_tests.pairs(getattr(options, name)))
-    for number in (c_tests.signal.SIGTERM, c_tests.signal.SIGINT, c_tests.signal.SIGHUP):
-        c_tests.signal.signal(number, c_tests.leave)
-    hosts = [c_tests.Host(name, options) for name in options.host]
+    c_tests.leave_at_signals()
+    hosts = c_tests.hosts_of(options)
     options.generator = options.generator or find_generator(options)
     options.binaries = {host.name: compile_executor(host, options) for host in hosts}
     options.coverage = collections.Counter()

@@ -162,16 +162,6 @@ static void set_counters(void)
     }
 }
 
-/* The group of these ranks of the program. */
-static MPI_Group ranks_of_program(int count, const int *list)
-{
-    MPI_Group all, group;
-    MPI(MPI_Comm_group(comm, &all));
-    MPI(MPI_Group_incl(all, count, list, &group));
-    MPI(MPI_Group_free(&all));
-    return group;
-}
-
 /* Makes the windows with their initial memory. */
 static void open_program(MPI_Comm thread_comm)
 {

@@ -124,7 +124,7 @@ static void wrong(const Line *line, MPI_Win win)
                .begin = room->kind == DYNAMIC ? room->bases[integer(line, 5)] : 0,
                .beyond = (MPI_Aint)(room->bytes / (size_t)room->unit),
                .counters = room->counters,
-               .group = ranks_of_program(1, &own_rank),
+               .group = group_in(comm, 1, &own_rank),
                .request = MPI_REQUEST_NULL};
     int (*const calls[])(Wrong *) = {wrong_operation, wrong_lock, wrong_active, wrong_notification};
     int code = -1, wanted = classes[which(line->words[3], names)];

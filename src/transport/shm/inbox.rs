@@ -244,8 +244,8 @@ unsafe fn apply(slot: PublishedSlot, context: &Context) {
             // A slot has at most one piece, short enough for one hold of the lock.
             const _: () = assert!(super::outbox::PIECE_MAX <= LOCK_HOLD_BYTES);
             let block = context.parts.rank(context.me);
-            // While another process holds the lock, other origins shall not find that this one does
-            // not poll, and assist it.
+            // Counts polls while another process holds the lock: otherwise other origins would take
+            // this process for one that does not poll, and assist it.
             let lock = &block.accumulate_lock;
             let _held = lock.lock_while(disp, len as u64, || count_poll(block));
             // SAFETY: payload and `len` bytes at `target` are valid; the accumulate lock is held

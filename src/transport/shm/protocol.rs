@@ -152,7 +152,7 @@ impl Claims<'_> {
 /// Attempts before a waiter yields its CPU, because the holder of the lock may be descheduled.
 const SPINS: u32 = if cfg!(loom) { 1 } else { 200 };
 
-/// Spins for a while, then yields the CPU between attempts. Calls `waits` after each.
+/// Spins for a while, then yields the CPU between attempts. Calls `waits` after each in vain.
 fn wait_until(done: impl Fn() -> bool, waits: impl Fn()) {
     loop {
         for _ in 0..SPINS {

@@ -184,8 +184,8 @@ impl Context {
         };
         let is_loopback = self.connections[conn].is_loopback;
         let too_many = self.quota.in_use >= self.quota.limit && !is_loopback;
-        let may_wait = self.quota.in_use - self.unresponsive() >= self.quota.limit;
-        if too_many && may_wait && now - since < MAX_WAIT_POLLS {
+        let waits = too_many && now - since < MAX_WAIT_POLLS;
+        if waits && self.quota.in_use - self.unresponsive() >= self.quota.limit {
             self.make_room();
             return Ok(false);
         }
@@ -223,7 +223,7 @@ impl Context {
 
     /// Number of connections whose peers have not answered a disconnect for `MAX_WAIT_POLLS`. This
     /// process does not wait for them again. If it did, a peer that has created a queue pair for it
-    /// would give that up before the wait is over, ask again, and so on for ever.
+    /// would give that up before the wait is over and ask again, and the two would never connect.
     fn unresponsive(&self) -> u32 {
         let waits_long = |conn: &&ConnectionId| {
             let Connection { state, used, .. } = self.connections[**conn];
