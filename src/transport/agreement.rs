@@ -9,6 +9,9 @@ pub enum Proposal {
     Busy,
     /// The process cannot agree.
     Objection,
+    /// There is no agreement: the window has failed, and some processes were not heard of in time.
+    /// Never proposed.
+    Abandoned,
 }
 
 impl Proposal {

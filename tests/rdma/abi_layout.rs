@@ -45,6 +45,7 @@ fn structures_are_those_of_the_header() {
         ibv_qp_attr { qp_state, path_mtu, rq_psn, sq_psn, dest_qp_num, qp_access_flags, ah_attr,
             pkey_index, max_rd_atomic, max_dest_rd_atomic, min_rnr_timer, port_num, timeout,
             retry_cnt, rnr_retry };
+        ibv_async_event { element, event_type };
         ibv_sge { addr, length, lkey };
         ibv_send_wr { wr_id, next, sg_list, num_sge, opcode, send_flags, imm_data, wr };
         ibv_recv_wr { wr_id, next, sg_list, num_sge };
@@ -58,6 +59,7 @@ fn structures_are_those_of_the_header() {
         ("ibv_qp_init_attr", size_of::<ibv_qp_init_attr>()),
         ("ibv_srq_init_attr", size_of::<ibv_srq_init_attr>()),
         ("ibv_ah_attr", size_of::<ibv_ah_attr>()),
+        ("ibv_async_event", size_of::<ibv_async_event>()),
         ("ibv_send_wr", size_of::<ibv_send_wr>()),
         ("ibv_recv_wr", size_of::<ibv_recv_wr>()),
         ("ibv_wc", size_of::<ibv_wc>()),
@@ -94,6 +96,12 @@ fn structures_are_those_of_the_header() {
         ("IBV_QPS_ERR", IBV_QPS_ERR),
         ("IBV_TRANSPORT_IB", IBV_TRANSPORT_IB),
         ("IBV_QPF_GRH_REQUIRED", u32::from(IBV_QPF_GRH_REQUIRED)),
+        ("IBV_EVENT_QP_ACCESS_ERR", IBV_EVENT_QP_ACCESS_ERR),
+        ("IBV_EVENT_DEVICE_FATAL", IBV_EVENT_DEVICE_FATAL),
+        ("IBV_EVENT_PORT_ERR", IBV_EVENT_PORT_ERR),
+        ("IBV_EVENT_PKEY_CHANGE", IBV_EVENT_PKEY_CHANGE),
+        ("IBV_EVENT_SRQ_ERR", IBV_EVENT_SRQ_ERR),
+        ("IBV_EVENT_GID_CHANGE", IBV_EVENT_GID_CHANGE),
         ("IBV_WC_FATAL_ERR", IBV_WC_FATAL_ERR),
         ("IBV_WR_SEND_WITH_IMM", IBV_WR_SEND_WITH_IMM),
         ("IBV_WR_ATOMIC_FETCH_AND_ADD", IBV_WR_ATOMIC_FETCH_AND_ADD),

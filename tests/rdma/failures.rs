@@ -5,7 +5,9 @@
 use std::sync::{Arc, Mutex};
 
 use mpix_rma::engine::*;
+use mpix_rma::transport::Proposal;
 use mpix_rma::transport::am::wire::ENVELOPE;
+use mpix_rma::transport::rdma::device::DeviceEvent;
 use mpix_rma::transport::rdma::handshake::Handshake;
 
 use crate::carry::{device, net, queues};
@@ -248,6 +250,36 @@ fn everybody_learns_of_a_dead_process() {
     assert_eq!(w[1].next_refused(), None, "no message was wrong");
 }
 
+/// Without the dead process there is no agreement. A process that has never met it waits for the
+/// agreement as well, until it is told.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "it takes seconds")]
+fn agreements_of_a_failed_window_are_abandoned() {
+    let mut memories = vec![vec![0u8; 4096]; 3];
+    if device().is_some() || queues().is_some() || std::env::var_os("MPIX_TEST_NO_FENCES").is_some()
+    {
+        return;
+    }
+    let (hub, mut w) = windows(&mut memories, 3);
+    reach(&mut w, 1);
+    net(&hub).lock().unwrap().kill(1);
+    let _dead = w.remove(1);
+    drop(w[0].probe());
+    let begin = std::time::Instant::now();
+    w.iter_mut().for_each(|window| window.propose(Proposal::Ready));
+    let mut decisions = [None; 2];
+    while decisions.contains(&None) {
+        assert!(begin.elapsed().as_secs() < 60, "timeout");
+        for (window, decision) in w.iter_mut().zip(&mut decisions) {
+            window.poll();
+            *decision = decision.or_else(|| window.decision());
+        }
+        std::thread::yield_now();
+    }
+    assert_eq!(decisions, [Some(Proposal::Abandoned); 2]);
+    assert!(w[1].lost().is_some_and(|(peer, _)| peer == 1));
+}
+
 /// A wrong key, as if the peer had deregistered the memory.
 fn wrong(sender: Rank, bytes: &mut Vec<u8>) {
     if let (1, Some(mut message)) = (sender, Handshake::decode(&bytes[ENVELOPE..])) {
@@ -286,5 +318,95 @@ fn a_wrong_key_is_an_error_with_a_reason() {
         reach(&mut second, 0);
         assert!(!second[0].is_broken());
         assert_eq!(more[2][8..16], 5u64.to_ne_bytes());
+    }
+}
+
+/// A queue pair that fails with nothing in flight has no completion that says so.
+#[test]
+fn a_queue_pair_that_the_device_reports_is_lost() {
+    if device().is_some() {
+        return;
+    }
+    let (hub, mut w, _memories, _) = met();
+    let queue_pair = net(&hub).lock().unwrap().queue_pairs(0)[0];
+    let reason = "local access violation".to_owned();
+    net(&hub).lock().unwrap().report(0, DeviceEvent::QpFailed(queue_pair, reason));
+    until(&mut w[..1], "the loss is not noticed", |w| w[0].is_broken());
+    let (peer, reason) = w[0].lost().expect("a reason");
+    assert!(peer == 1 && reason.contains("local access violation"), "{reason}");
+    until(&mut w, "the peer does not learn of it", |w| w[1].is_broken());
+}
+
+/// The completion of the request that has failed says more than the event.
+#[test]
+fn a_failed_request_explains_a_failed_queue_pair() {
+    if device().is_some() {
+        return;
+    }
+    let (hub, mut w, _memories, mut flight) = met_unreachable();
+    let queue_pair = net(&hub).lock().unwrap().queue_pairs(0)[0];
+    let value = 9u64;
+    assert!(flight.try_post(&mut w[0], &put_of(&value, 1)));
+    w[0].flush_and_poll();
+    net(&hub).lock().unwrap().report(0, DeviceEvent::QpFailed(queue_pair, "failed".into()));
+    until(&mut w[..1], "the loss is not noticed", |w| w[0].is_broken());
+    let (_, reason) = w[0].lost().expect("a reason");
+    assert!(reason.contains("a put (RDMA write) has failed"), "{reason}");
+}
+
+#[test]
+fn a_failed_device_loses_all_peers_for_good() {
+    if device().is_some() || queues().is_some() {
+        return;
+    }
+    let mut memories = vec![vec![0u8; 4096]; 3];
+    let (hub, mut w) = windows(&mut memories, 3);
+    let mut more = vec![vec![0u8; 4096]; 3];
+    let mut second = windows_over(&hub, &mut more);
+    reach(&mut w, 1);
+    reach(&mut second, 2);
+    net(&hub).lock().unwrap().report(0, DeviceEvent::DeviceFailed("local catastrophe".into()));
+    until(&mut w[..1], "a window does not learn of it", |w| w[0].is_broken());
+    until(&mut second[..1], "a window does not learn of it", |w| w[0].is_broken());
+    for window in [&w[0], &second[0]] {
+        assert!(window.lost().is_some_and(|(_, reason)| reason.contains("local catastrophe")));
+    }
+    let mut later = vec![vec![0u8; 4096]; 3];
+    let mut third = windows_over(&hub, &mut later);
+    let (mut flight, value) = (InFlight::default(), 5u64);
+    let put = put_of(&value, 1);
+    until(&mut third, "a later window waits for a device that has failed", |w| {
+        flight.try_post(&mut w[0], &put);
+        w[0].is_broken()
+    });
+    let (_, reason) = third[0].lost().expect("a reason");
+    assert!(reason.contains("local catastrophe"), "{reason}");
+}
+
+/// A port may go down and come up again without loss. If a request fails in between, the error says
+/// why.
+#[test]
+fn a_port_that_is_down_explains_a_failed_request() {
+    if device().is_some() {
+        return;
+    }
+    for is_up_again in [false, true] {
+        let (hub, mut w, _memories, mut flight) = met();
+        net(&hub).lock().unwrap().report(0, DeviceEvent::PortDown);
+        for _ in 0..3000 {
+            poll(&mut w);
+        }
+        assert!(!w[0].is_broken());
+        if is_up_again {
+            net(&hub).lock().unwrap().report(0, DeviceEvent::PortUp);
+        }
+        net(&hub).lock().unwrap().kill(1);
+        let value = 9u64;
+        assert!(flight.try_post(&mut w[0], &put_of(&value, 1)));
+        w[0].flush_and_poll();
+        until(&mut w[..1], "the loss is not noticed", |w| w[0].is_broken());
+        let (_, reason) = w[0].lost().expect("a reason");
+        assert!(reason.contains("a put (RDMA write) has failed: code 12"), "{reason}");
+        assert_eq!(reason.contains("the port of this process is down"), !is_up_again, "{reason}");
     }
 }

@@ -96,6 +96,9 @@ impl Device for PinningDevice {
     fn connect_qp(&mut self, _: Qp, _: u32, _: &PortAddress) -> Result<(), DeviceError> {
         unreachable!()
     }
+    fn next_event(&mut self) -> Option<DeviceEvent> {
+        unreachable!()
+    }
     fn destroy_qp(&mut self, _: Qp, _: bool, _: &mut VecDeque<Completion>) {}
     unsafe fn post_send(
         &mut self,

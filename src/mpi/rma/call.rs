@@ -139,7 +139,7 @@ pub(crate) fn wait_unless_broken(
 
 /// The fault of a wait in a broken window.
 #[cold]
-fn broken(window: &Window) -> Fault {
+pub(crate) fn broken(window: &Window) -> Fault {
     Fault::broken(window.port.lost().map(|(_, why)| why))
 }
 

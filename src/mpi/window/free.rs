@@ -92,7 +92,7 @@ fn settle(mut guard: Guard, id: WindowId) -> Done {
             // window it copies for them.
             (guard, _) = agree(guard, id, Proposal::Ready);
         }
-        Proposal::Ready => {}
+        Proposal::Ready | Proposal::Abandoned => {}
     }
     guard = wait_until(guard, id, |window| window.port.drain());
     // Completes the last requests for those that wait for them.
@@ -108,9 +108,10 @@ fn rests(window: &mut Window) -> bool {
 }
 
 /// Agrees on whether any process objects. Collective: returns after all processes have called it.
+/// In a broken window there may be no agreement, which counts as an objection.
 pub(crate) fn any_objection(guard: Guard, id: WindowId, objection: bool) -> (Guard, bool) {
     let (guard, decision) = agree(guard, id, Proposal::unless(objection));
-    (guard, decision == Proposal::Objection)
+    (guard, matches!(decision, Proposal::Objection | Proposal::Abandoned))
 }
 
 /// Agrees on the highest proposal. Collective.

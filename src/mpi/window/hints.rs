@@ -11,7 +11,7 @@ use crate::mpi::abi::host::exports;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::info::{self, ForHost};
-use crate::mpi::rma::call::{Done, on_window, window_calls};
+use crate::mpi::rma::call::{Done, broken, on_window, window_calls};
 use crate::runtime::Guard;
 
 /// Changes the hints of a window. Collective.
@@ -36,6 +36,9 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
             // all processes have entered the call.
             let (mut guard, objected) = any_objection(guard, id, keys.is_err());
             let keys = keys?;
+            if objected && guard[id].port.is_broken() {
+                return Err(broken(&guard[id]));
+            }
             if objected {
                 return Err(Fault::new(
                     MPI_ERR_INFO_VALUE,

@@ -173,6 +173,22 @@ pub enum Completion {
     ReceiveReturned(u32),
 }
 
+/// What a device reports of itself, apart from completions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceEvent {
+    /// A queue pair has failed, for the reason in the text.
+    QpFailed(Qp, String),
+    /// No request completes any more, for the reason in the text.
+    DeviceFailed(String),
+    /// The port is down. Requests are retried as long as they have retries left.
+    PortDown,
+    /// The port is up again.
+    PortUp,
+    /// The port's address has changed, and [`Device::address`] with it. Connections that were made
+    /// with the old one may fail.
+    AddressChanged,
+}
+
 /// Why the device, or a call of it, failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the texts of the errors say what they mean")]
@@ -203,8 +219,8 @@ pub enum DeviceError {
          (see MPIX_RMA_IB_PKEY)"
     )]
     Partitions { own: u16, peers: u16 },
-    #[error("the device's completion queue has failed")]
-    CompletionQueue,
+    #[error("the device has failed: {0}")]
+    Failed(String),
     #[error(transparent)]
     Registration(#[from] RegistrationError),
 }
@@ -319,6 +335,9 @@ pub trait Device: Debug + Send {
     /// Polls the completion queue. Appends a bounded number of completions, in order for each queue
     /// pair. Returns whether there may be more.
     fn poll(&mut self, completions: &mut VecDeque<Completion>) -> bool;
+
+    /// The next event that was not taken yet.
+    fn next_event(&mut self) -> Option<DeviceEvent>;
 
     /// The text of a completion status.
     fn status_text(&self, status: u32) -> String;

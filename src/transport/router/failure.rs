@@ -6,12 +6,15 @@ use std::time::{Duration, Instant};
 
 use super::Router;
 use crate::engine::Rank;
+use crate::transport::Proposal;
 use crate::transport::am::wire::Malformed;
 use crate::transport::am::{Failure, OutOfReach};
 use crate::transport::peers::PeerId;
 
 /// Time for which a failed window waits for its RDMA operations before it aborts their connections.
 const QUIESCE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for which a failed window waits for an agreement of its processes.
+const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A message that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -95,6 +98,23 @@ impl Router {
             endpoint.abort();
         }
         !std::mem::replace(&mut self.ended, true)
+    }
+
+    /// Abandons an agreement of a failed window after a time. Processes that have not noticed the
+    /// failure may be waiting for the agreement, too, so all processes are told.
+    #[cold]
+    #[allow(clippy::disallowed_methods, reason = "only for the timeout of a failed window")]
+    pub(super) fn abandon_agreement(&mut self) -> Option<Proposal> {
+        if self.agrees_since.get_or_insert_with(Instant::now).elapsed() < AGREEMENT_TIMEOUT {
+            return None;
+        }
+        log::warn!("some processes of a failed window were not heard of in time");
+        let (me, lost) = (self.members.me(), self.lost.map(|(rank, _)| rank));
+        for rank in (0..self.members.size()).filter(|rank| *rank != me) {
+            let peer = self.peer(rank);
+            self.am.fail(&mut self.packets, peer, lost);
+        }
+        Some(Proposal::Abandoned)
     }
 
     /// The next refused message.

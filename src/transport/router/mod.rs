@@ -84,6 +84,8 @@ pub struct Router {
     ended: bool,
     /// When the window failed, if it still waits for operations in flight.
     failed_since: Option<Instant>,
+    /// When the failed window first waited for an agreement.
+    agrees_since: Option<Instant>,
     /// The first peer that was lost, and the reason.
     lost: Option<(Rank, &'static str)>,
 }
@@ -119,6 +121,7 @@ impl Router {
             broken: false,
             ended: false,
             failed_since: None,
+            agrees_since: None,
             lost: None,
         }
     }
@@ -459,9 +462,14 @@ impl Router {
         self.packets.host.propose(proposal);
     }
 
-    /// The highest proposal, once all processes have proposed.
+    /// The highest proposal, once all processes have proposed. In a failed window, some may never
+    /// do that: after a time, [`Proposal::Abandoned`].
     pub fn decision(&mut self) -> Option<Proposal> {
-        if self.has_gathered() { self.packets.host.decision() } else { None }
+        let decided = if self.has_gathered() { self.packets.host.decision() } else { None };
+        match decided {
+            None if self.ended => self.abandon_agreement(),
+            decided => decided,
+        }
     }
 
     /// Whether all messages of this process have arrived. Requests the missing acknowledgements

@@ -33,7 +33,7 @@ impl Agreement {
         match proposal {
             Proposal::Ready => {}
             Proposal::Busy => _ = words.busy.fetch_add(1, Relaxed),
-            Proposal::Objection => _ = words.objections.fetch_add(1, Relaxed),
+            Proposal::Objection | Proposal::Abandoned => _ = words.objections.fetch_add(1, Relaxed),
         }
         words.proposals.fetch_add(1, Release);
         self.pending = true;

@@ -78,6 +78,8 @@ pub struct SimulatedNetwork {
     pub ack_within: u32,
     /// Disconnects that were not acknowledged, since the receiver had destroyed its queue pair.
     pub unacknowledged: u32,
+    /// Events that devices have not reported yet, by process.
+    events: Vec<(usize, DeviceEvent)>,
 }
 
 impl SimulatedNetwork {
@@ -102,7 +104,18 @@ impl SimulatedNetwork {
             refuses: false,
             ack_within: 8,
             unacknowledged: 0,
+            events: Vec::new(),
         }))
+    }
+
+    /// Has the device of a process report an event.
+    pub fn report(&mut self, process: usize, event: DeviceEvent) {
+        self.events.push((process, event));
+    }
+
+    /// The queue pairs of a process.
+    pub fn queue_pairs(&self, process: usize) -> Vec<Qp> {
+        self.pairs.values().filter(|pair| pair.nic == process).map(|pair| pair.queue).collect()
     }
 
     /// Makes memory unreachable for peers.
@@ -423,6 +436,8 @@ pub struct MemoryDevice {
     fences: bool,
     completions: u32,
     adapter: Adapter,
+    /// Why the device has failed.
+    failed: Option<String>,
 }
 
 impl MemoryDevice {
@@ -437,7 +452,7 @@ impl MemoryDevice {
         let (me, fences, completions) = (held.ends.len() - 1, held.fences, held.completions);
         drop(held);
         let (net, queues) = (Arc::clone(net), HashMap::new());
-        MemoryDevice { net, me, queues, fences, completions, adapter }
+        MemoryDevice { net, me, queues, fences, completions, adapter, failed: None }
     }
 
     fn net(&self) -> MutexGuard<'_, SimulatedNetwork> {
@@ -494,6 +509,9 @@ impl Device for MemoryDevice {
     }
 
     fn create_qp(&mut self) -> Result<(Qp, u32), DeviceError> {
+        if let Some(reason) = &self.failed {
+            return Err(DeviceError::Failed(reason.clone()));
+        }
         let me = self.me;
         let mut net = self.net();
         if self.queues.len() >= net.most_queues {
@@ -590,6 +608,18 @@ impl Device for MemoryDevice {
             "completions overflow"
         );
         !net.ends[me].completions.is_empty()
+    }
+
+    fn next_event(&mut self) -> Option<DeviceEvent> {
+        let me = self.me;
+        let mut net = self.net();
+        let first = net.events.iter().position(|(process, _)| *process == me)?;
+        let (_, event) = net.events.remove(first);
+        drop(net);
+        if let DeviceEvent::DeviceFailed(reason) = &event {
+            self.failed = Some(reason.clone());
+        }
+        Some(event)
     }
 
     fn status_text(&self, code: u32) -> String {

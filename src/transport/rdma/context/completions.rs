@@ -51,6 +51,7 @@ impl Context {
         }
         self.reclaim_completions();
         self.drive_disconnects();
+        self.look_for_events();
         moved
     }
 
@@ -92,7 +93,11 @@ impl Context {
                 {
                     let request = self.describe_request(conn, number);
                     let status = self.device.status_text(status);
-                    let error = ConnectionError::RequestFailed { request, status };
+                    self.read_events();
+                    let error = match self.port_is_down {
+                        true => ConnectionError::RequestFailedPortDown { request, status },
+                        false => ConnectionError::RequestFailed { request, status },
+                    };
                     self.fail_connection(conn, &error);
                 }
             }

@@ -11,8 +11,8 @@
 //! the puts before it. The signal *done* is one, and the target sees it only after those puts.
 //!
 //! Methods come in these groups: windows (`open_window` to `take_events`), memory (`register` to
-//! `release`), requests (`post`), accesses to remote words (`access`), progress (`completions`),
-//! and connections (`connections`).
+//! `release`), requests (`post`), accesses to remote words (`access`), progress (`completions`,
+//! `events`), and connections (`connections`).
 
 use std::collections::VecDeque;
 
@@ -20,8 +20,8 @@ use hashbrown::HashMap;
 
 use super::buffer_pool::BufferPool;
 use super::device::{
-    Completion, Device, DeviceError, DeviceLimits, LocalSegment, Opcode, PortAddress, Qp,
-    RegistrationError,
+    Completion, Device, DeviceError, DeviceEvent, DeviceLimits, LocalSegment, Opcode, PortAddress,
+    Qp, RegistrationError,
 };
 use super::handshake::{ProcessId, RemoteAddress};
 use super::registration_cache::{CacheStats, RegistrationCache, RegistrationId, default_bound};
@@ -32,6 +32,7 @@ use crate::transport::datatype::Side;
 mod access;
 mod completions;
 mod connections;
+mod events;
 mod post;
 
 use access::WordAccess;
@@ -83,6 +84,12 @@ pub struct ContextStats {
 pub enum ConnectionError {
     #[error("{request} has failed: {status}")]
     RequestFailed { request: &'static str, status: String },
+    #[error("{request} has failed: {status}; the port of this process is down")]
+    RequestFailedPortDown { request: &'static str, status: String },
+    #[error("its queue pair has failed: {0}")]
+    QueuePair(String),
+    #[error("the device of this process has failed: {0}")]
+    DeviceFailed(String),
     #[error(transparent)]
     Device(#[from] DeviceError),
     #[error("no memory for control words: {0}")]
@@ -271,6 +278,10 @@ pub struct Context {
     /// Requests in flight on all connections.
     in_flight: u32,
     completions: VecDeque<Completion>,
+    /// The device has reported that its port is down, and not yet that it is up again.
+    port_is_down: bool,
+    /// Failures that the device has reported and that were not handled yet.
+    failures: VecDeque<DeviceEvent>,
     /// Memory of packets, for reuse.
     pub(super) spare_packets: Vec<Vec<u8>>,
     stats: ContextStats,
@@ -339,6 +350,8 @@ impl Context {
             contacted: Vec::new(),
             in_flight: 0,
             completions: VecDeque::new(),
+            port_is_down: false,
+            failures: VecDeque::new(),
             spare_packets: Vec::new(),
             stats: ContextStats::default(),
         };

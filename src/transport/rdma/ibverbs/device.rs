@@ -8,8 +8,8 @@ use std::ptr::null_mut;
 use hashbrown::HashMap;
 
 use super::super::device::{
-    AtomicCapability, Completion, Device, DeviceError, DeviceLimits, LocalSegment, MemoryRegion,
-    Opcode, PortAddress, Qp, RegistrationError, WorkRequest,
+    AtomicCapability, Completion, Device, DeviceError, DeviceEvent, DeviceLimits, LocalSegment,
+    MemoryRegion, Opcode, PortAddress, Qp, RegistrationError, WorkRequest,
 };
 use super::objects::{
     CompletionQueue, DeviceList, ProtectionDomain, QueuePair, Registration, SharedReceiveQueue,
@@ -45,23 +45,24 @@ const RECEIVE: u64 = 1 << 63;
 /// A port of an RDMA device.
 #[derive(Debug)]
 pub struct IbvDevice {
-    qps: Vec<Option<QueuePair>>,
+    pub(super) qps: Vec<Option<QueuePair>>,
     registrations: HashMap<u64, Registration>,
     srq: SharedReceiveQueue,
     cq: CompletionQueue,
     pd: ProtectionDomain,
-    library: &'static Library,
-    port: Port,
+    pub(super) library: &'static Library,
+    pub(super) port: Port,
     /// Packets to peers need a global route header.
     global: bool,
     limits: DeviceLimits,
     on_demand_paging: bool,
-    address: PortAddress,
+    pub(super) address: PortAddress,
     /// Handles of open queue pairs by number.
     by_number: HashMap<u32, Qp>,
     /// Where `ibv_poll_cq` stores completions.
     batch: Box<[ibv_wc]>,
-    cq_failed: bool,
+    /// Why the device has failed.
+    pub(super) failed: Option<String>,
     /// A request that is posted with the next one.
     kept: Option<(Qp, WorkRequest)>,
 }
@@ -98,6 +99,7 @@ impl IbvDevice {
     fn create(library: &'static Library, port: Port) -> Result<Self, DeviceError> {
         let device = &port.device;
         let attributes = library.query_device(device)?;
+        library.unblock_events(device)?;
         let receive_depth = SRQ_DEPTH.min(attributes.max_srq_wr.max(1) as u32);
         let cq_depth = CQ_DEPTH.min(attributes.max_cqe.max(1) as u32);
         let pd = library.alloc_pd(device)?;
@@ -138,17 +140,11 @@ impl IbvDevice {
             global: port.is_ethernet() || port.attributes.flags & IBV_QPF_GRH_REQUIRED != 0,
             limits,
             on_demand_paging,
-            address: PortAddress {
-                lid: port.attributes.lid,
-                mtu: port.attributes.active_mtu as u8,
-                depth: depth.clamp(1, MAX_RD_ATOMIC) as u8,
-                gid: port.gid.raw,
-                partition: port.partition,
-            },
+            address: port.address(depth.clamp(1, MAX_RD_ATOMIC) as u8),
             port,
             by_number: HashMap::new(),
             batch: vec![ibv_wc::default(); POLL_BATCH].into(),
-            cq_failed: false,
+            failed: None,
             kept: None,
         };
         device.fit_limits();
@@ -189,8 +185,10 @@ impl IbvDevice {
         let count = self.cq.poll(&mut self.batch);
         let Ok(count) = usize::try_from(count) else {
             // No queue pair will get a completion any more, so all of them fail.
-            if !std::mem::replace(&mut self.cq_failed, true) {
-                log::error!("verbs: {}", error("ibv_poll_cq", count));
+            if self.failed.is_none() {
+                let error = error("ibv_poll_cq", count);
+                log::error!("verbs: {error}");
+                self.failed = Some(error.to_string());
                 let open = (0..self.qps.len()).filter(|index| self.qps[*index].is_some());
                 completions.extend(
                     open.map(|index| Completion::Error(Qp(index as u32), 0, IBV_WC_FATAL_ERR)),
@@ -373,8 +371,8 @@ impl Device for IbvDevice {
     }
 
     fn create_qp(&mut self) -> Result<(Qp, u32), DeviceError> {
-        if self.cq_failed {
-            return Err(DeviceError::CompletionQueue);
+        if let Some(reason) = &self.failed {
+            return Err(DeviceError::Failed(reason.clone()));
         }
         let qp = self.new_qp()?;
         let mut change = ibv_qp_attr {
@@ -507,6 +505,10 @@ impl Device for IbvDevice {
 
     fn poll(&mut self, completions: &mut VecDeque<Completion>) -> bool {
         self.poll_batch(completions) == POLL_BATCH
+    }
+
+    fn next_event(&mut self) -> Option<DeviceEvent> {
+        self.take_event()
     }
 
     fn status_text(&self, status: u32) -> String {

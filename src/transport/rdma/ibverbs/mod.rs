@@ -1,6 +1,7 @@
 //! The RDMA device of libibverbs, which is loaded at run time.
 
 mod device;
+mod events;
 mod objects;
 mod ports;
 #[allow(non_camel_case_types, reason = "the names are those of <infiniband/verbs.h>")]

@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::ffi::c_int;
 
-use super::super::device::{DeviceError, PortError};
+use super::super::device::{DeviceError, PortAddress, PortError};
 use super::objects::{DeviceList, OpenDevice};
 use super::sys::*;
 
@@ -70,6 +70,17 @@ pub(super) struct Port {
 impl Port {
     pub(super) fn is_ethernet(&self) -> bool {
         self.attributes.link_layer == IBV_LINK_LAYER_ETHERNET
+    }
+
+    /// The address. `depth`: reads and atomics that the device serves on one queue pair.
+    pub(super) fn address(&self, depth: u8) -> PortAddress {
+        PortAddress {
+            lid: self.attributes.lid,
+            mtu: self.attributes.active_mtu as u8,
+            depth,
+            gid: self.gid.raw,
+            partition: self.partition,
+        }
     }
 }
 

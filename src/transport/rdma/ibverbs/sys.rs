@@ -232,6 +232,10 @@ c_structs! {
         alt_timeout: u8,
         rate_limit: u32,
     }
+    ibv_async_event {
+        element: ibv_async_element,
+        event_type: Enum,
+    }
     #[derive(Clone, Copy)]
     ibv_sge {
         addr: u64,
@@ -308,6 +312,20 @@ impl std::fmt::Debug for ibv_wr {
     }
 }
 
+/// The member `element` of an event: what it is about.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union ibv_async_element {
+    pub qp: *mut ibv_qp,
+    pub port_num: c_int,
+}
+
+impl std::fmt::Debug for ibv_async_element {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ibv_async_element")
+    }
+}
+
 pub const IBV_PORT_ACTIVE: Enum = 4;
 pub const IBV_LINK_LAYER_ETHERNET: u8 = 2;
 pub const IBV_QPT_RC: Enum = 2;
@@ -361,6 +379,18 @@ pub const IBV_SEND_FENCE: u32 = 1;
 pub const IBV_SEND_SIGNALED: u32 = 2;
 pub const IBV_SEND_INLINE: u32 = 8;
 
+pub const IBV_EVENT_CQ_ERR: Enum = 0;
+pub const IBV_EVENT_QP_FATAL: Enum = 1;
+pub const IBV_EVENT_QP_REQ_ERR: Enum = 2;
+pub const IBV_EVENT_QP_ACCESS_ERR: Enum = 3;
+pub const IBV_EVENT_DEVICE_FATAL: Enum = 8;
+pub const IBV_EVENT_PORT_ACTIVE: Enum = 9;
+pub const IBV_EVENT_PORT_ERR: Enum = 10;
+pub const IBV_EVENT_LID_CHANGE: Enum = 11;
+pub const IBV_EVENT_PKEY_CHANGE: Enum = 12;
+pub const IBV_EVENT_SRQ_ERR: Enum = 14;
+pub const IBV_EVENT_GID_CHANGE: Enum = 18;
+
 pub const IBV_WC_SUCCESS: Enum = 0;
 pub const IBV_WC_FATAL_ERR: Enum = 19;
 pub const IBV_WC_RECV_RDMA_WITH_IMM: Enum = 129;
@@ -413,6 +443,9 @@ library! {
     ibv_modify_qp: fn(*mut ibv_qp, *mut ibv_qp_attr, c_int) -> c_int;
     ibv_destroy_qp: fn(*mut ibv_qp) -> c_int;
     ibv_wc_status_str: fn(Enum) -> *const c_char;
+    ibv_get_async_event: fn(*mut ibv_context, *mut ibv_async_event) -> c_int;
+    ibv_ack_async_event: fn(*mut ibv_async_event);
+    ibv_event_type_str: fn(Enum) -> *const c_char;
 }
 
 fn symbol(handle: NonNull<c_void>, name: &'static str) -> Result<NonNull<c_void>, DeviceError> {
