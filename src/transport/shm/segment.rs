@@ -123,11 +123,17 @@ pub(super) fn resize(file: &File, len: u64) -> Result<(), SystemError> {
 
 /// Opens the segment that process `pid` created under descriptor `fd`.
 pub(super) fn open(pid: i32, fd: RawFd) -> Result<File, SystemError> {
-    OpenOptions::new()
+    let file = OpenOptions::new()
         .read(true)
         .write(true)
         .open(format!("/proc/{pid}/fd/{fd}"))
-        .map_err(|error| SystemError::of(Step::Open, &error, libc::EIO))
+        .map_err(|error| SystemError::of(Step::Open, &error, libc::EIO))?;
+    // If the number is wrong, this may be any file of that process. Only memory has seals.
+    // SAFETY: a system call on an open descriptor, without pointers.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) } {
+        0.. => Ok(file),
+        _ => Err(SystemError::last(Step::Open)),
+    }
 }
 
 const READ_WRITE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
@@ -275,6 +281,18 @@ mod tests {
         let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
         let link = link.to_str().unwrap();
         assert!(link.starts_with("/memfd:") && link.ends_with("(deleted)"), "{link}");
+    }
+
+    #[test]
+    fn a_descriptor_of_another_file_is_refused() {
+        let path = std::env::temp_dir().join(format!("mpix-rma-{}", std::process::id()));
+        std::fs::write(&path, "text").unwrap();
+        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let place = (std::process::id() as i32, file.as_raw_fd());
+        let refused = Segment::map_shared(None, place, 10_000, 1).unwrap_err();
+        assert_eq!((refused.step, refused.errno), (Step::Open, libc::EINVAL));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "text");
+        std::fs::remove_file(&path).unwrap();
     }
 
     /// Only root can become another user, so others do not run it.
