@@ -7,7 +7,7 @@ use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
 use crate::mpi::rma::call::{
-    Checked, Done, admit, deliver, not_complete, require, wait_unless_broken, window_calls,
+    Checked, Done, admit, broken, deliver, not_complete, require, wait_unless_broken, window_calls,
 };
 use crate::mpi::rma::fast_path;
 use crate::mpi::window::any_objection;
@@ -164,7 +164,7 @@ fn set_number(mut guard: Guard, number: c_int) -> Done {
                 log::warn!("MPIX_Win_set_num_notify: {reason}");
                 fault = Some(Fault::new(MPI_ERR_NO_MEM, "out of memory for notification counters"));
             } else if step == CounterStep::Map {
-                guard[id].close_fast_path();
+                guard[id].forget_counters();
                 bases = Some(guard[id].engine.begin_counters());
             }
         }
@@ -174,10 +174,13 @@ fn set_number(mut guard: Guard, number: c_int) -> Done {
         }
     }
     let ours = &mut guard[id];
-    ours.close_fast_path(); // other threads may have opened it during the waits
+    ours.forget_counters(); // other threads may have opened a fast path during the waits
     ours.port.counters_made(!objected);
     if let Some(bases) = bases.filter(|_| objected) {
         ours.engine.resume_counters(bases);
+    }
+    if objected && ours.port.is_broken() {
+        fault.get_or_insert_with(|| broken(ours));
     }
     drop(guard);
     match fault {

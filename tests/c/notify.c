@@ -220,8 +220,8 @@ static void reset(void)
     /* Setting the number of counters sets all to 0: those that remain, reset before or not, and
      * those that disappear and return. */
     MPI(MPI_Win_lock_all(0, w.win));
-    MPI(MPIX_Notify(me, 2, w.win));
     MPI(MPIX_Notify(me, 7, w.win));
+    MPI(MPIX_Notify(me, 2, w.win)); /* the last one before the change, and the first one after it */
     MPI(MPI_Win_unlock_all(w.win));
     EXPECT(value_of(2) > 0 && value_of(7) == 1, "counts before a change: %ld, %ld",
            (long)value_of(2), (long)value_of(7));

@@ -7,6 +7,14 @@ use loom::thread;
 use mpix_rma::engine::*;
 use mpix_rma::transport::shm::protocol::CounterLine;
 
+/// As the library raises a counter for a process.
+fn raise_as(counter: &CounterLine, name: u64) {
+    match counter.claim(name) {
+        Some(own) => own.raise(),
+        None => counter.raise_shared(),
+    }
+}
+
 /// Counters of rank 0, and memory that two others write.
 #[derive(Default)]
 struct Shared {
@@ -77,7 +85,7 @@ fn resets_lose_no_notification() {
         let origins = [1, 2].map(|times| {
             origin(&shared, move |shared| {
                 for _ in 0..times {
-                    shared.counters[0].raise_as(times);
+                    raise_as(&shared.counters[0], times);
                 }
             })
         });
@@ -99,12 +107,12 @@ fn resets_lose_no_notification() {
 fn more_origins_than_words_lose_no_notification() {
     loom::model(|| {
         let shared = Arc::new(Shared::default());
-        (11..=12).for_each(|name| shared.counters[0].raise_as(name));
+        (11..=12).for_each(|name| raise_as(&shared.counters[0], name));
         let origins = [1, 2].map(|name| {
             origin(&shared, move |shared| {
                 shared.put(name as usize - 1, 7);
-                shared.counters[0].raise_as(name);
-                shared.counters[0].raise_as(name);
+                raise_as(&shared.counters[0], name);
+                raise_as(&shared.counters[0], name);
             })
         });
         let (mut engine, mut port) = owner(&shared);
@@ -125,7 +133,7 @@ fn observing_a_count_is_an_acquire_for_the_data() {
         let origins = [0, 1].map(|which| {
             origin(&shared, move |shared| {
                 shared.put(which, 7);
-                shared.counters[0].raise_as(which as u64 + 1);
+                raise_as(&shared.counters[0], which as u64 + 1);
             })
         });
         let (mut engine, mut port) = owner(&shared);
@@ -143,9 +151,9 @@ fn a_wait_ends_after_its_data_arrived() {
         let shared = Arc::new(Shared::default());
         let origin = origin(&shared, |shared| {
             shared.put(0, 7);
-            shared.counters[0].raise_as(1);
+            raise_as(&shared.counters[0], 1);
             shared.put(1, 8);
-            shared.counters[1].raise_as(1);
+            raise_as(&shared.counters[1], 1);
         });
         let (mut engine, mut port) = owner(&shared);
         let (outcome, found) = engine.await_counters(&mut port, 0, 2, 1);

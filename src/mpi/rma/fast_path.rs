@@ -113,12 +113,37 @@ pub(crate) unsafe fn notified(
     };
     let (ours, memory) = guard.windows.direct(handle, rank)?;
     let there = reach(origin.address, target.disp, memory, len)?;
-    let answers = std::mem::take(&mut ours.answers);
-    let counter = ours.port.counter_of(rank, index)?;
+    let Some(counter) = ours.last_counter(rank, index) else {
+        // SAFETY: `reach` has checked that `len` bytes lie in memory that the port has mapped; the
+        // origin's buffer is the application's for as many.
+        return unsafe { notified_first(ours, kind, (rank, len), (origin.address, there), index) };
+    };
     // SAFETY: `reach` has checked that `len` bytes lie in memory that the port has mapped; the
     // origin's buffer is the application's for as many.
     unsafe { move_bytes(kind, origin.address, there, len) };
-    counter.raise(len, answers);
+    // SAFETY: the window forgets the counter when its counters are replaced, and this thread holds
+    // the guard.
+    unsafe { counter.raise(len, std::mem::take(&mut ours.answers)) };
+    Some(MPI_SUCCESS)
+}
+
+/// The rest of [`notified`], if the counter is not the one that was raised last.
+///
+/// # Safety
+/// Both sides are valid for `len` bytes.
+#[inline(never)]
+unsafe fn notified_first(
+    ours: &mut Window,
+    kind: OpKind,
+    (rank, len): (u32, u64),
+    (origin, there): (*const c_void, *mut u8),
+    index: u32,
+) -> Option<c_int> {
+    let counter = ours.port.counter_of(rank, index)?;
+    // SAFETY: both sides are valid for `len` bytes (contract of this function).
+    unsafe { move_bytes(kind, origin, there, len) };
+    let raised = counter.raise(len, std::mem::take(&mut ours.answers));
+    ours.last_counter = raised.map(|counter| (rank, index, counter));
     Some(MPI_SUCCESS)
 }
 
@@ -161,7 +186,14 @@ pub(crate) unsafe fn notify(window: MPI_Win, target: c_int, index: c_int) -> Opt
     };
     let (ours, _) = guard.windows.direct(handle, rank)?;
     let answers = std::mem::take(&mut ours.answers);
-    ours.port.counter_of(rank, index)?.raise(0, answers);
+    if let Some(counter) = ours.last_counter(rank, index) {
+        // SAFETY: the window forgets the counter when its counters are replaced, and this thread
+        // holds the guard.
+        unsafe { counter.raise(0, answers) };
+    } else {
+        let raised = ours.port.counter_of(rank, index)?.raise(0, answers);
+        ours.last_counter = raised.map(|counter| (rank, index, counter));
+    }
     Some(MPI_SUCCESS)
 }
 

@@ -14,6 +14,7 @@ use super::process::{Host, multiple};
 use super::progress::Lead;
 use super::transport::{Transport, with_port};
 use crate::engine::{self, Notified, Outcome, Rank, RequestId, Watch};
+use crate::transport::shm::RaisedBefore;
 use crate::transport::shm::protocol::{AccumulateAddress, order_completed};
 
 use known_targets::KnownTargets;
@@ -128,6 +129,8 @@ pub(crate) struct Window {
     pub(crate) lock_spin: LockSpin,
     /// A wait for counters has just ended, so the next notification probably answers it.
     pub(crate) answers: bool,
+    /// Target and index of the counter that was raised last, and what raises it again.
+    pub(crate) last_counter: Option<(Rank, u32, RaisedBefore)>,
     /// Polls since the clock was last read.
     polls_since_clock: u32,
     /// When this window began to wait, or when its peers were last probed.
@@ -180,6 +183,7 @@ impl Window {
             tag_lead: Lead::default(),
             lock_spin: LockSpin::new(),
             answers: false,
+            last_counter: None,
             polls_since_clock: 0,
             waits_since: None,
             progressed: false,
@@ -212,7 +216,20 @@ impl Window {
         })
     }
 
-    /// Called before a call opens or closes an access epoch or replaces the counters.
+    /// The counter of this target and index, if it is the one that was raised last.
+    #[inline(always)]
+    pub(crate) fn last_counter(&self, target: Rank, index: u32) -> Option<RaisedBefore> {
+        let (last_target, last_index, counter) = self.last_counter?;
+        (last_target == target && last_index == index).then_some(counter)
+    }
+
+    /// Called before and after the counters are replaced.
+    pub(crate) fn forget_counters(&mut self) {
+        self.close_fast_path();
+        self.last_counter = None;
+    }
+
+    /// Called before a call opens or closes an access epoch.
     #[inline]
     pub(crate) fn close_fast_path(&self) {
         if let Some(fast_path) = self.fast_path {

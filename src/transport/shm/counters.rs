@@ -13,7 +13,7 @@ use crate::sync::AtomicU64;
 use crate::sync::Ordering::{Acquire, Release};
 
 use super::control::Parts;
-use super::protocol::{self, CounterLine};
+use super::protocol::{self, CounterLine, OwnCount};
 use super::segment::{self, Segment, Step, SystemError};
 
 /// A process with at most this many counters has each on a cache line of its own.
@@ -45,19 +45,57 @@ pub enum Counter<'a> {
 /// waits for earlier ones, but the target polls it and takes it back while a longer copy is made.
 const ANNOUNCED_BY_STORE: u64 = 512;
 
+/// A counter that this process has raised before, and in which it has a word of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct RaisedBefore {
+    /// Address of the [`CounterLine`].
+    line: u64,
+    /// Address of the process's word.
+    own: u64,
+}
+
+impl RaisedBefore {
+    /// As [`Counter::raise`].
+    ///
+    /// # Safety
+    /// The segment of the counter is still mapped, and no other thread of this process raises
+    /// counters meanwhile, but by [`CounterTable`].
+    #[inline(always)]
+    pub unsafe fn raise(self, len: u64, answers: bool) {
+        // SAFETY: both addresses are in a segment that is mapped (contract of this function), and
+        // were made from references. All processes access the words as atomics only.
+        unsafe {
+            if answers || len > ANNOUNCED_BY_STORE {
+                (*(self.line as *const CounterLine)).raise_shared();
+            } else {
+                (*(self.own as *const OwnCount)).raise();
+            }
+        }
+    }
+}
+
 impl Counter<'_> {
     /// Adds 1, after everything that this process has read and written, `len` bytes of it just now.
+    /// If this process has a word of its own in the counter, returns what raises it next time.
     ///
     /// `answers`: the target polls for this notification and nothing else. A store would need the
     /// counter's line twice: this process reads the word first, and the target takes the line back.
     #[inline(always)]
-    pub fn raise(self, len: u64, answers: bool) {
+    pub fn raise(self, len: u64, answers: bool) -> Option<RaisedBefore> {
         match self {
-            Counter::Line(line, name) if !answers && len <= ANNOUNCED_BY_STORE => {
-                line.raise_as(name);
+            Counter::Line(line, name) => {
+                let own = line.claim(name);
+                match own {
+                    Some(own) if !answers && len <= ANNOUNCED_BY_STORE => own.raise(),
+                    _ => line.raise_shared(),
+                }
+                let (line, own) = (std::ptr::from_ref(line), std::ptr::from_ref(own?));
+                Some(RaisedBefore { line: line as u64, own: own as u64 })
             }
-            Counter::Line(line, _) => line.raise_shared(),
-            Counter::Word(word) => protocol::raise(word),
+            Counter::Word(word) => {
+                protocol::raise(word);
+                None
+            }
         }
     }
 

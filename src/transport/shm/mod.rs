@@ -60,7 +60,7 @@ mod stall;
 pub mod tags;
 
 pub use bootstrap::{Alone, Bootstrap, Memory, node};
-pub use counters::{APART as COUNTERS_APART, Counter, CounterTable};
+pub use counters::{APART as COUNTERS_APART, Counter, CounterTable, RaisedBefore};
 pub use process::{is_rung, take_rung};
 pub use reference::BY_KERNEL_MIN;
 pub use regions::AttachError;

@@ -198,43 +198,42 @@ pub struct CounterLine {
     own: [OwnCount; OWN_COUNTS],
 }
 
+/// A word of a [`CounterLine`] that belongs to one process.
 #[repr(C)]
 #[derive(Debug, Default)]
-struct OwnCount {
+pub struct OwnCount {
     /// Who writes `count`; 0 for nobody.
     owner: AtomicU64,
     count: AtomicU64,
 }
 
 impl OwnCount {
+    /// As [`raise`], for the process that the word belongs to.
     #[inline(always)]
-    fn raise(&self) {
+    pub fn raise(&self) {
         self.count.store(self.count.load(Relaxed) + 1, Release);
     }
 }
 
 impl CounterLine {
-    /// As [`raise`], for the process `name`, which is not 0. Its threads call one at a time, each
-    /// after the one before in the sense of happens-before; others call [`raise`].
+    /// The word of process `name`, which is not 0: the process claims one if it has none. `None` if
+    /// others have them all. The process's threads raise it one at a time, each after the one before
+    /// in the sense of happens-before; other threads call [`raise_shared`](Self::raise_shared).
     #[inline(always)]
-    pub fn raise_as(&self, name: u64) {
+    pub fn claim(&self, name: u64) -> Option<&OwnCount> {
         if self.own[0].owner.load(Relaxed) == name {
-            return self.own[0].raise();
+            return Some(&self.own[0]);
         }
-        self.raise_elsewhere(name);
+        self.claim_any(name)
     }
 
     #[inline(never)]
-    fn raise_elsewhere(&self, name: u64) {
-        for own in &self.own {
+    fn claim_any(&self, name: u64) -> Option<&OwnCount> {
+        self.own.iter().find(|own| {
             let owner = own.owner.load(Relaxed);
-            if owner == name
+            owner == name
                 || owner == 0 && own.owner.compare_exchange(0, name, Relaxed, Relaxed).is_ok()
-            {
-                return own.raise();
-            }
-        }
-        self.raise_shared();
+        })
     }
 
     /// As [`raise`].
