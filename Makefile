@@ -19,7 +19,7 @@ unexport CARGO_TARGET_DIR
 .SECONDARY:
 .PHONY: help prefixes deps deps-aarch64 build install demo latency latency-netns overhead \
     programs ab idle scale threads mates notify lu transactions simulator figures figures-full \
-    swarm mutants check test test-all test-rust test-loom test-lint test-c test-netns test-verbs \
+    swarm mutants fuzz fuzz-corpus check test test-all test-rust test-loom test-lint test-c test-netns test-verbs \
     test-random test-small test-schedule test-hosts test-conformance test-valgrind test-aarch64 clean
 .DEFAULT_GOAL := help
 
@@ -162,6 +162,25 @@ test-loom: ## lock-free parts under loom, with bounded preemptions
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
 	  LOOM_MAX_PREEMPTIONS=$${LOOM_MAX_PREEMPTIONS:-2} \
 	  $(CARGO) test -j $(JOBS) --release --test loom
+
+# RUSTC_BOOTSTRAP: the pinned compiler may build with a sanitizer.
+FUZZ_TARGETS ?= packets handshakes records
+FUZZ = RUSTC_BOOTSTRAP=1 PATH="$(CURDIR)/target/tools/bin:$$PATH" $(CARGO) fuzz
+FUZZ_DIRS = --fuzz-dir tests/fuzz --target-dir target/fuzz/build
+# A failed window leaks the text of its error on purpose.
+fuzz: target/tools/bin/cargo-fuzz ## fuzz what other processes send: SECONDS=n per target (20)
+	@set -e; for t in $(FUZZ_TARGETS); do mkdir -p target/fuzz/corpus/$$t target/fuzz/found/$$t; \
+	  $(FUZZ) run $(FUZZ_DIRS) $$t target/fuzz/corpus/$$t tests/fuzz/corpus/$$t -- \
+	  -max_total_time=$(or $(SECONDS),20) -print_final_stats=1 -verbosity=0 -timeout=20 \
+	  -detect_leaks=0 -artifact_prefix=target/fuzz/found/$$t/; done
+fuzz-corpus: target/tools/bin/cargo-fuzz ## put what make fuzz has found into tests/fuzz/corpus
+	@set -e; for t in $(FUZZ_TARGETS); do rm -rf target/fuzz/merged/$$t; \
+	  mkdir -p target/fuzz/merged/$$t; \
+	  $(FUZZ) run $(FUZZ_DIRS) $$t target/fuzz/merged/$$t tests/fuzz/corpus/$$t \
+	  target/fuzz/corpus/$$t -- -merge=1 -verbosity=0 -detect_leaks=0; \
+	  rm -rf tests/fuzz/corpus/$$t; cp -r target/fuzz/merged/$$t tests/fuzz/corpus/$$t; done
+target/tools/bin/cargo-fuzz:
+	$(CARGO) install --quiet --locked --root target/tools cargo-fuzz --version 0.13.1
 
 SMALL = --quick --results target/results-small
 test-small: prefixes simulator test-schedule ## all benchmarks, in a small size

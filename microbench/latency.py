@@ -145,6 +145,9 @@ def merged(label, samples, limits, where, apart=False):
         best = (max if rate else min)((v for v in plain.values() if v is not None), default=None)
         if apart or key[0].startswith("win_"):
             best = plain[label]  # the library creates each window on top of one of the host's
+        elif any(plain[other] is None and key in samples.get((other, "plain"), {})
+                 for other in labels):
+            best = None  # the host without a run at this distance may be the better one
         ours = values.get((label, "ours"))
         # Below 1 is better than the best host, for times and for rates.
         ratio = None if ours is None or best is None else best / ours if rate else ours / best
@@ -152,6 +155,7 @@ def merged(label, samples, limits, where, apart=False):
                      f"plain_{unit}": plain[label],
                      f"ours_{unit}": ours, f"limit_{unit}": limits.get(key),
                      f"best_plain_{unit}": best, "ratio": ratio,
+                     "not_comparable": ours is not None and ratio is None,
                      "plain_longest_us": longest(samples, (label, "plain"), key),
                      "ours_longest_us": longest(samples, (label, "ours"), key)})
     return rows

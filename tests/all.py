@@ -38,6 +38,7 @@ PARTS = (
     Part("test-lint"),
     Part("test-rust"),
     Part("test-loom"),
+    Part("fuzz", (), ("SECONDS=600",), "more than a minute of fuzzing"),
     Part("test-small"),
     Part("test-netns", ("SOME=1",), (), "some programs between namespaces"),
     Part("test-verbs", ("LOSS=0", f"ONLY={GUESTS}"), ("FULL=1",),

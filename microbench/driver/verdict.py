@@ -25,4 +25,8 @@ def verdict(label, rows):
             f"{sum(ratio > 1.1 for ratio, _ in slower)} by more than 10 %; "
             f"geometric mean {statistics.geometric_mean(ratios):.2f}"]
     text += [f"  {ratio:6.2f}  {name_of(row)}" for ratio, row in slower]
+    apart = [name_of(row) for row in rows if row.get("not_comparable")]
+    if apart:
+        text.append(f"  not compared, as the processors of the runs were not equally far apart: "
+                    f"{', '.join(apart)}")
     return "\n".join(text)

@@ -9,6 +9,7 @@ use mpix_rma::transport::am::channel::{MAX_TAGS, TransferKind, TransferTag};
 use mpix_rma::transport::am::wire::*;
 use mpix_rma::transport::datatype::element::{native, reduction};
 
+use crate::hostile;
 use crate::world::*;
 
 fn how() -> ElementOp {
@@ -319,22 +320,9 @@ fn fuzz() {
 }
 
 fn attack(seed: u64) {
-    const WINDOW: usize = 256;
-    const FENCE: usize = 4096;
     let mut rng = fastrand::Rng::with_seed(seed);
-    // The window lies between memory that must stay unchanged.
-    let mut memories: Vec<Vec<u8>> = vec![vec![0xA5; WINDOW + 2 * FENCE]; 2];
-    let (hub, mut w) = windows_inside(&mut memories, FENCE, WINDOW, seed);
-    assert!(count(&mut w, &[0, 4], None));
-    // Requests are outstanding, so that forged replies may match them.
-    let mut results = [0u8; 64];
-    let mut flight = InFlight::default();
-    let get = Op { result: Addr(results.as_mut_ptr() as usize), ..op(OpKind::Get, 0, 0, 64) };
-    flight.try_post(&mut w[1], &get);
-    let _ = w[1].atomic(0, LockWord::Tail, Atomic::Load, LockTicket(3));
-    w[1].poll();
-    for _ in 0..rng.usize(1..40) {
-        let bytes = match rng.u8(0..4) {
+    let packets: Vec<Vec<u8>> = (0..rng.usize(1..40))
+        .map(|_| match rng.u8(0..4) {
             0 => (0..rng.usize(0..200)).map(|_| rng.u8(..)).collect(),
             1 => {
                 // A valid header, then random bytes.
@@ -346,22 +334,9 @@ fn attack(seed: u64) {
                 bytes
             }
             _ => mutated(&mut rng),
-        };
-        hub.lock().unwrap().inject(0, 1, bytes);
-        w[1].poll();
-        flight.collect(&mut w[1]);
-        while let Some((ticket, _)) = w[1].next_answer() {
-            assert_eq!(ticket, LockTicket(3));
-        }
-        while let Some(refused) = w[1].next_refused() {
-            assert_eq!(refused.peer, 0);
-        }
-    }
-    drop(w);
-    for memory in &memories {
-        let outside = memory[..FENCE].iter().chain(&memory[FENCE + WINDOW..]);
-        assert!(outside.copied().all(|byte| byte == 0xA5), "memory outside the window was touched");
-    }
+        })
+        .collect();
+    hostile::deliver(packets.into_iter(), seed);
 }
 
 /// A valid packet with some bytes changed.

@@ -15,6 +15,7 @@ mod data;
 mod epochs;
 mod flow;
 mod fuzz;
+mod hostile;
 mod hub;
 mod tagged;
 mod unattached;

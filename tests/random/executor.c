@@ -2,13 +2,15 @@
  * Runs programs that tests/swarm/text.rs wrote, on real ranks, and compares what they do with what
  * their text predicts.
  *
- *   executor FILE POSITIONS REPLAY THREADS REPEAT SECONDS
+ *   executor FILE POSITIONS REPLAY THREADS REPEAT SECONDS HELPED
  *
  * Every thread keeps the seed and the line that it is at in the file POSITIONS, so that the runner
  * can tell where a job hangs or crashes. REPLAY is the command that a difference is reported with.
  * With several THREADS, each runs a part of the programs, at the same time as the others. Each
- * program runs REPEAT times; no program begins after SECONDS.
+ * program runs REPEAT times; no program begins after SECONDS. If HELPED is 1, a second thread
+ * issues operations of the same program.
  */
+#include "helper.h"
 #include "results.h"
 #include "wrong.h"
 #include <fcntl.h>
@@ -491,7 +493,12 @@ static void run(MPI_Comm thread_comm)
     open_program(thread_comm);
     for (int i = 0; i < program.calls.count; i++) {
         at_line(program.calls.lines[i].number);
-        make(&program.calls.lines[i]);
+        int for_two = calls_for_two(i);
+        if (for_two > 1) {
+            issue_together(i, for_two);
+            i += for_two - 1;
+        } else
+            make(&program.calls.lines[i]);
     }
     at_line(program.all.lines[program.all.count - 1].number);
     end_expectations();
@@ -543,30 +550,35 @@ int main(int argc, char **argv)
     struct thread own[MOST_THREADS];
     pthread_t ids[MOST_THREADS];
     threads = argc > 4 ? atoi(argv[4]) : 1;
-    test_begin_threads(&argc, &argv, threads > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
+    int helped = argc > 7 ? atoi(argv[7]) : 0, several = threads > 1 || helped;
+    test_begin_threads(&argc, &argv, several ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
     MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
-    REQUIRE(argc == 7 && threads >= 1 && threads <= MOST_THREADS);
+    REQUIRE(argc == 8 && threads >= 1 && threads <= MOST_THREADS && (!helped || threads == 1));
     path = argv[1];
     replay = argv[3];
     repeat = atoi(argv[5]);
     end_at = seconds() + atof(argv[6]);
     MPI_Comm node;
-    int on_node, file = open(argv[2], O_RDWR);
+    int on_node, file = open(argv[2], O_RDWR | O_CREAT, 0600);
     MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
     MPI(MPI_Comm_size(node, &on_node));
     MPI(MPI_Comm_free(&node));
     one_node = on_node == ranks;
-    REQUIRE(file >= 0);
     size_t bytes = sizeof *positions * (size_t)(ranks * threads);
+    REQUIRE(file >= 0 && ftruncate(file, (off_t)bytes) == 0);
     positions = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     REQUIRE(positions != MAP_FAILED);
     for (int i = 0; i < threads; i++) {
         own[i].number = i;
         MPI(MPI_Comm_dup(MPI_COMM_WORLD, &own[i].comm));
     }
+    if (helped)
+        start_helper();
     for (int i = 1; i < threads; i++)
         REQUIRE(pthread_create(&ids[i], NULL, run_all, &own[i]) == 0);
     run_all(&own[0]);
+    if (helped)
+        end_helper();
     for (int i = 1; i < threads; i++)
         REQUIRE(pthread_join(ids[i], NULL) == 0);
     for (int i = 0; i < threads; i++)

@@ -21,7 +21,7 @@ static MPI_Datatype datatype(int which_line)
     static const char *const names[] = {"word",     "contiguous", "hvector", "hindexed",
                                         "struct",   "resized",    NULL};
     const Line *line = &program.types.lines[which_line];
-    MPI_Datatype made = MPI_UINT64_T, of, other = MPI_UINT64_T;
+    MPI_Datatype made = word_type, of, other = word_type;
     int kind = which(line->words[1], names);
     if (kind == 0)
         return made;
@@ -55,9 +55,9 @@ static MPI_Datatype datatype(int which_line)
     case 5: MPI(MPI_Type_create_resized(of, (MPI_Aint)number(line, 3), (MPI_Aint)number(line, 4),
                                     &made)); break;
     }
-    if (of != MPI_UINT64_T)
+    if (of != word_type)
         MPI(MPI_Type_free(&of));
-    if (other != MPI_UINT64_T)
+    if (other != word_type)
         MPI(MPI_Type_free(&other));
     return made;
 }
@@ -91,20 +91,20 @@ static Place place_of(const Op *op, enum side side, unsigned char *memory)
     if (!line && op->len % 8)
         return (Place){addr, (int)op->len, MPI_BYTE};
     if (!line)
-        return (Place){addr, (int)(op->len / 8), MPI_UINT64_T};
+        return (Place){addr, (int)(op->len / 8), word_type};
     MPI_Datatype type = datatype(integer(line, 1));
     MPI_Aint lower, extent;
     MPI(MPI_Type_get_extent(type, &lower, &extent));
     if (extent != (MPI_Aint)number(line, 3))
         differs("the datatype of line %ld has extent %ld", line->number, (long)extent);
-    if (type != MPI_UINT64_T)
+    if (type != word_type)
         MPI(MPI_Type_commit(&type));
     return (Place){addr, integer(line, 2), type};
 }
 
 static void release(Place *place)
 {
-    if (place->type != MPI_UINT64_T && place->type != MPI_BYTE)
+    if (place->type != word_type && place->type != MPI_BYTE)
         MPI(MPI_Type_free(&place->type));
 }
 
@@ -242,7 +242,7 @@ static void issue(Op *op, MPI_Request *r)
     case ACCUMULATE: accumulate(op, origin, target, disp, room->win, r); break;
     case GET_ACCUMULATE: get_accumulate(op, origin, result, target, disp, room->win, r); break;
     default:
-        MPI(MPI_Compare_and_swap(op->origin, op->origin + 8, op->result, MPI_UINT64_T, op->target,
+        MPI(MPI_Compare_and_swap(op->origin, op->origin + 8, op->result, word_type, op->target,
                                  disp, room->win));
         /* It has no form with a request; a flush has one that completes with it. */
         if (r)

@@ -33,12 +33,14 @@ import run as c_tests  # noqa: E402
 
 @dataclass
 class Setting:
-    """How a job runs: variables of docs/user/settings.md, threads of each process, and whether half
-    of the processes are on another node (tests/netns)."""
+    """How a job runs: variables of docs/user/settings.md, threads of each process that run programs
+    of their own, whether half of the processes are on another node (tests/netns), and whether a
+    second thread issues operations of the same program."""
 
     env: dict
     threads: int = 1
     nodes: bool = False
+    helped: bool = False
 
 
 SETTINGS = {
@@ -47,11 +49,14 @@ SETTINGS = {
     "messages": Setting({"MPIX_RMA_TRANSPORT": "host_mpi"}),
     "progress": Setting({"MPIX_RMA_PROGRESS": "thread"}),
     "threads": Setting({}, threads=2),
+    "helped": Setting({}, helped=True),
     "nodes": Setting({}, nodes=True),
     "progress-messages": Setting({"MPIX_RMA_PROGRESS": "thread",
                                   "MPIX_RMA_TRANSPORT": "host_mpi"}),
     "threads-messages": Setting({"MPIX_RMA_TRANSPORT": "host_mpi"}, threads=2),
     "threads-cma-off": Setting({"MPIX_RMA_CMA": "off"}, threads=2),
+    "helped-messages": Setting({"MPIX_RMA_TRANSPORT": "host_mpi"}, helped=True),
+    "helped-cma-off": Setting({"MPIX_RMA_CMA": "off"}, helped=True),
     "nodes-cma-off": Setting({"MPIX_RMA_CMA": "off"}, nodes=True),
     "nodes-progress": Setting({"MPIX_RMA_PROGRESS": "thread"}, nodes=True),
 }
@@ -84,7 +89,8 @@ class Batch:
 
 def compile_executor(host, options):
     """Compiles the executor for a host. Returns its path."""
-    binary = os.path.join(options.build, f"executor-{host.name}")
+    binary = os.path.join(options.build, host.name, "executor")
+    os.makedirs(os.path.dirname(binary), exist_ok=True)
     line = [*c_tests.shlex.split(host.mpicc), *c_tests.FLAGS, "-I", C_TESTS,
             os.path.join(HERE, "executor.c"), "-o", binary, *host.headers, *host.linked]
     subprocess.run(line, check=True)
@@ -160,7 +166,8 @@ def run_job(batch, binary, path, options):
     where, count = path + ".at", batch.ranks * batch.threads()
     with open(where, "wb") as file:
         file.write(bytes(16 * count))
-    arguments = (path, where, batch.replay(), batch.threads(), batch.repeat, options.seconds)
+    arguments = (path, where, batch.replay(), batch.threads(), batch.repeat, options.seconds,
+                 int(SETTINGS[batch.setting].helped))
     line, env = command(batch, binary, arguments)
     output = os.path.join(options.build, "output")
     with open(output, "wb") as file:
@@ -293,7 +300,7 @@ def main():
     parser.add_argument("--seed", type=int, help="this program alone")
     parser.add_argument("--skip", default="", help="without these transactions: N[,N]")
     parser.add_argument("--ranks", default="2,3")
-    parser.add_argument("--settings", default="shm,cma-off,messages,progress,threads,nodes",
+    parser.add_argument("--settings", default="shm,cma-off,messages,progress,threads,helped,nodes",
                         help=f"of {', '.join(SETTINGS)}")
     parser.add_argument("--repeat", type=int, default=1, help="run each program so often")
     parser.add_argument("--seconds", type=float, default=1e6,
@@ -304,6 +311,9 @@ def main():
     parser.add_argument("--cargo", default=os.environ.get("CARGO", "cargo"))
     parser.add_argument("--jobs", default="2")
     parser.add_argument("--build", default=os.path.join(ROOT, "target", "random"))
+    parser.add_argument("--write-only", action="store_true",
+                        help="leave HOST/executor and the programs in the build folder, one file "
+                             "per number of ranks")
     parser.add_argument("--slowdown", type=float,
                         default=float(os.environ.get("MPIX_TEST_SLOWDOWN", "1")))
     options = parser.parse_args()
@@ -317,6 +327,11 @@ def main():
     hosts = c_tests.hosts_of(options)
     options.generator = options.generator or find_generator(options)
     options.binaries = {host.name: compile_executor(host, options) for host in hosts}
+    if options.write_only:
+        for ranks in map(int, options.ranks.split(",")):
+            batch = Batch(hosts[0], ranks, "shm", options.first, options.seeds)
+            write_programs(batch, os.path.join(options.build, f"programs-{ranks}"), options)
+        return 0
     options.coverage = collections.Counter()
     failures = 0 if options.seed or check_the_executor(hosts[0], options) else 1
     for batch in batches(hosts, options):

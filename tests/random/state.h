@@ -39,6 +39,7 @@ typedef struct {
 OWN int thread;
 OWN MPI_Comm comm; /* of the program */
 OWN Program program;
+OWN MPI_Datatype word_type; /* an integer of 8 bytes */
 OWN Room *rooms;
 OWN int room_count;
 OWN MPI_Request *slots;
@@ -162,10 +163,29 @@ static void set_counters(void)
     }
 }
 
+/* Chooses the type of the program's words. The largest of several is that of unsigned numbers. */
+static void choose_word_type(void)
+{
+    const MPI_Datatype types[] = {
+        MPI_UINT64_T, MPI_UNSIGNED_LONG, MPI_UNSIGNED_LONG_LONG, MPI_UINT64_T, /* unsigned */
+        MPI_INT64_T,  MPI_LONG,          MPI_LONG_LONG,          MPI_AINT,
+        MPI_OFFSET,   MPI_COUNT,
+    };
+    uint64_t usable = sizeof types / sizeof *types;
+    for (int i = 0; i < program.op_count; i++)
+        if (program.ops[i].reduction == MPI_MAX)
+            usable = 4;
+    word_type = types[program.seed % usable];
+    int size;
+    MPI(MPI_Type_size(word_type, &size));
+    REQUIRE(size == 8);
+}
+
 /* Makes the windows with their initial memory. */
 static void open_program(MPI_Comm thread_comm)
 {
     complaints = 0;
+    choose_word_type();
     MPI(MPI_Comm_split(thread_comm, 0, own_rank, &comm));
     for (int i = 0; i < program.all.count; i++)
         if (is(&program.all.lines[i], "window"))

@@ -3,13 +3,13 @@
 //! run more: `MPIX_FUZZ_SEEDS=<number>`.
 
 use mpix_rma::engine::*;
-use mpix_rma::transport::am::wire::{Content, Packet};
 use mpix_rma::transport::rdma::device::{AtomicCapability, PortAddress};
 use mpix_rma::transport::rdma::handshake::{
     Handshake, LEN, ProcessId, QpStatus, RemoteAddress, RemoteWindow, Step,
 };
 
 use crate::carry::{ADAPTERS, Adapter, Adapters, contexts};
+use crate::hostile::{self, Turn};
 use crate::world::*;
 
 fn number(name: &str) -> Option<u64> {
@@ -58,9 +58,7 @@ fn malformed(rng: &mut fastrand::Rng) -> Vec<u8> {
         1 => bytes[4..].iter_mut().for_each(|byte| *byte = rng.u8(..)),
         _ => {}
     }
-    let mut packet = Packet::new().holding(Content::Handshake);
-    packet.bytes.extend(bytes);
-    packet.bytes
+    bytes
 }
 
 /// Whatever arrives, this process survives. It may lose the sender, and says so.
@@ -76,27 +74,10 @@ fn malformed_handshakes_are_survived() {
     for seed in seeds {
         eprintln!("seed {seed}");
         let mut rng = fastrand::Rng::with_seed(seed);
-        let mut memories = vec![vec![0u8; 4096]; 3];
-        let (hub, mut w) = windows(&mut memories, seed);
-        let mut flight = InFlight::default();
-        let value = 5u64;
-        let put = Op { origin: Addr(&raw const value as usize), ..op(OpKind::Put, 1, 8, 8) };
-        for _ in 0..rng.usize(1..60) {
-            if rng.bool() {
-                flight.try_post(&mut w[0], &put);
-            }
-            if rng.bool() {
-                hub.lock().unwrap().inject(1, 0, malformed(&mut rng));
-            }
-            w.iter_mut().for_each(|window| _ = window.poll());
-            flight.collect(&mut w[0]);
-        }
-        for _ in 0..200 {
-            w.iter_mut().for_each(|window| _ = window.poll());
-        }
-        if let Some((peer, reason)) = w[0].lost() {
-            assert!(peer == 1 || peer == 0, "seed {seed}: {reason}");
-        }
+        let turns: Vec<Turn> = (0..rng.usize(1..60))
+            .map(|_| Turn { puts: rng.bool(), message: rng.bool().then(|| malformed(&mut rng)) })
+            .collect();
+        hostile::run(turns.into_iter(), seed);
     }
 }
 

@@ -19,6 +19,7 @@ mod connection_recycling;
 mod failures;
 mod fences;
 mod handshake;
+mod hostile;
 mod memory_device;
 mod notifications;
 mod registration_cache;

@@ -133,10 +133,12 @@ def build(options):
                 *ask("--cflags"), f"{HERE}/latency.c", "-o",
                 f"{BUILD}/latency", *ask("--libs")]
         return not subprocess.run(line).returncode
+    hosts = [word for host in options.host for word in ("--host", host)]
     words = [sys.executable, f"{ROOT}/tests/c/run.py", "--build-only", "--list", f"{HERE}/testlist",
              "--build", f"{BUILD}/c"]
-    return not subprocess.run(words + [word for host in options.host
-                                       for word in ("--host", host)]).returncode
+    random = [sys.executable, f"{ROOT}/tests/random/run.py", "--write-only", "--ranks", "2,3",
+              "--seeds", "300" if options.full else "40", "--build", f"{BUILD}/programs"]
+    return not any(subprocess.run(each + hosts).returncode for each in (words, random))
 
 
 def main():
