@@ -29,7 +29,15 @@ fn malformed(rng: &mut fastrand::Rng) -> Vec<u8> {
         Step::Reject,
     ];
     let few = |rng: &mut fastrand::Rng| if rng.u8(0..3) > 0 { rng.u32(0..4) } else { rng.u32(..) };
-    let spot = |rng: &mut fastrand::Rng| RemoteAddress { addr: rng.u64(..), rkey: rng.u32(..) };
+    // Some overflow when a displacement is added.
+    let spot = |rng: &mut fastrand::Rng| {
+        let addr = if rng.bool() { rng.u64(..) } else { u64::MAX - rng.u64(0..64) };
+        RemoteAddress { addr, rkey: rng.u32(..) }
+    };
+    let aligned = |rng: &mut fastrand::Rng| {
+        let RemoteAddress { addr, rkey } = spot(rng);
+        RemoteAddress { addr: addr & !7, rkey }
+    };
     let message = Handshake {
         step: steps[rng.usize(0..steps.len())],
         // Mostly the sender's own id, or that of the receiver.
@@ -46,8 +54,8 @@ fn malformed(rng: &mut fastrand::Rng) -> Vec<u8> {
         part: RemoteWindow {
             window: few(rng),
             memory: spot(rng),
-            words: spot(rng),
-            pair_words: spot(rng),
+            words: aligned(rng),
+            pair_words: aligned(rng),
         },
         flush_target: spot(rng),
         about: few(rng),
@@ -152,7 +160,7 @@ fn a_device_without_queue_pairs_is_an_error() {
 
 #[test]
 fn only_encoded_messages_decode() {
-    let address = |n: u64| RemoteAddress { addr: n << 40 | 7, rkey: n as u32 };
+    let address = |n: u64| RemoteAddress { addr: n << 40 | 8, rkey: n as u32 };
     let handshake = Handshake {
         step: Step::Reply,
         process: ProcessId([1 << 60, 2]),
@@ -182,6 +190,9 @@ fn only_encoded_messages_decode() {
     let mut other = bytes;
     other[4] = 8;
     assert_eq!(Handshake::decode(&other), None);
+    let mut unaligned = handshake;
+    unaligned.part.words.addr += 4;
+    assert_eq!(Handshake::decode(&unaligned.encode()), None);
 }
 
 /// Ports without a common partition: both sides report the keys, and nobody waits for requests to

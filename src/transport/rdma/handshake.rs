@@ -28,6 +28,16 @@ pub struct RemoteAddress {
     pub rkey: u32,
 }
 
+impl RemoteAddress {
+    /// The address `disp` bytes behind this one. If a peer has sent a wrong address, the sum may
+    /// wrap. The device refuses what lies outside the peer's registrations.
+    #[inline]
+    #[must_use]
+    pub(super) fn offset(self, disp: u64) -> Self {
+        RemoteAddress { addr: self.addr.wrapping_add(disp), rkey: self.rkey }
+    }
+}
+
 /// Identifies a process in all its windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub [u64; 2]);
@@ -167,6 +177,10 @@ impl Handshake {
             |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let two = |at: usize| u16::from_ne_bytes(bytes[at..at + 2].try_into().expect("two bytes"));
         let address = |at: usize| RemoteAddress { addr: eight(at), rkey: four(at + 8) };
+        let (words, pair_words) = (address(64), address(76));
+        if words.addr % 8 != 0 || pair_words.addr % 8 != 0 {
+            return None;
+        }
         Some(Handshake {
             step: *Step::ALL.get(usize::from(bytes[4]))?,
             process: ProcessId([eight(8), eight(16)]),
@@ -186,12 +200,7 @@ impl Handshake {
                 depth: bytes[6],
                 gid: bytes[32..48].try_into().expect("sixteen bytes"),
             },
-            part: RemoteWindow {
-                window: four(48),
-                memory: address(52),
-                words: address(64),
-                pair_words: address(76),
-            },
+            part: RemoteWindow { window: four(48), memory: address(52), words, pair_words },
             flush_target: address(88),
             about: four(100),
         })

@@ -12,7 +12,6 @@
 //! operations as complete [FE-2].
 
 use super::super::context::{AtomicOp, Requester};
-use super::super::handshake::RemoteAddress;
 use super::Endpoint;
 use crate::engine::{Addr, Atomic, Op, OpKind, Posted, Ticket};
 use crate::transport::datatype::Combine;
@@ -45,13 +44,12 @@ impl Endpoint {
         }
         let atomic = atomic_of(op)?;
         let Some((conn, remote)) = self.connected(peer) else { return Some(Posted::NoResource) };
-        let addr = remote.memory.addr.wrapping_add(op.disp);
-        if !remote.has_memory() || addr % 8 != 0 {
+        let word = remote.memory.offset(op.disp);
+        if !remote.has_memory() || word.addr % 8 != 0 {
             return None;
         }
         let has_result = matches!(op.kind, OpKind::GetAccumulate | OpKind::CompareAndSwap);
         let requester = Requester::Operation(ticket, if has_result { op.result.0 } else { 0 });
-        let word = RemoteAddress { addr, rkey: remote.memory.rkey };
         let mut context = self.context.borrow();
         if context.has_cas_loops(conn)
             || context.access(conn, self.window, requester, word, atomic).is_err()

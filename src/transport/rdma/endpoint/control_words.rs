@@ -56,7 +56,7 @@ pub(super) fn signal_place(word: Word) -> usize {
 
 /// Address of a word in a peer's block.
 pub(super) fn word_address(block: RemoteAddress, place: usize) -> RemoteAddress {
-    RemoteAddress { addr: block.addr + 8 * place as u64, rkey: block.rkey }
+    block.offset(8 * place as u64)
 }
 
 impl ControlWords {

@@ -12,7 +12,6 @@ use smallvec::SmallVec;
 
 use super::super::context::{Held, LocalBuffer, PostFlags, Purpose, Request};
 use super::super::device::{LocalSegment, Opcode};
-use super::super::handshake::RemoteAddress;
 use super::super::registration_cache::RegistrationId;
 use super::operations::{carries, notifies, opcode_of};
 use super::{Endpoint, FragmentedOp};
@@ -270,10 +269,7 @@ impl Endpoint {
         let request = Request {
             opcode,
             local,
-            remote: RemoteAddress {
-                addr: remote.memory.addr.wrapping_add(disp),
-                rkey: remote.memory.rkey,
-            },
+            remote: remote.memory.offset(disp),
             flags: PostFlags {
                 signalled,
                 inline,

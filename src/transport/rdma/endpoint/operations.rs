@@ -2,7 +2,7 @@
 
 use super::super::context::{ConnectionId, Context, Held, PostFlags, Purpose};
 use super::super::device::Opcode;
-use super::super::handshake::{RemoteAddress, RemoteWindow};
+use super::super::handshake::RemoteWindow;
 use super::{DELAY_PER_PUT, Endpoint, FENCE_DELAY_POLLS, encode_imm};
 use crate::engine::{NoResource, NotificationKind, Op, OpKind, Posted, Ticket};
 use crate::transport::PACKET;
@@ -92,8 +92,7 @@ fn post_short_put(
     // SAFETY: the application keeps the origin buffer valid until the operation is complete [EP-8],
     // and this call copies it.
     let bytes = unsafe { std::slice::from_raw_parts(op.origin.0 as *const u8, op.len as usize) };
-    let RemoteAddress { addr, rkey } = remote.memory;
-    let to = (opcode, RemoteAddress { addr: addr + op.disp, rkey });
+    let to = (opcode, remote.memory.offset(op.disp));
     if op.notification.is_some() {
         // Its remote fence is delayed.
         return context.post_bytes(conn, window, to, bytes, flags, purpose);
