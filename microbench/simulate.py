@@ -94,8 +94,9 @@ def pressure(checks):
         for credits in CREDITS:
             yield ["--set", f"credits_nic={credits}", *hot, ranks, "--window", "256"]
         yield [*hot, ranks, "--window", "256"]
-    if not checks:
-        yield ["--set", f"credits_nic={CREDITS[1]}", *hot, "4096", "--window", "256"]
+    for ranks in () if checks else ("4096", "16384"):
+        for credits in CREDITS[:2]:
+            yield ["--set", f"credits_nic={credits}", *hot, ranks, "--window", "256"]
     for ranks, counts in (("64", COUNTS[:2]),) if checks else (
             ("64", COUNTS), ("512", COUNTS), ("4096", COUNTS[:2])):
         for count in counts:
