@@ -33,7 +33,8 @@ class Part:
         return [self.target, *chosen]
 
 
-GUESTS = "^(unmodified 2|locks 2|lost 2 .*(flush|notify_test) tag|outage 2 .*port|executor 2 .*arg=20)"
+GUESTS = ("^(unmodified 2|locks 2|lost 2 .*(flush|notify_test) tag|outage 2 .*port"
+          "|executor 2 .*arg=20)")
 PARTS = (
     Part("test-lint"),
     Part("test-rust"),

@@ -217,8 +217,9 @@ impl OwnCount {
 
 impl CounterLine {
     /// The word of process `name`, which is not 0: the process claims one if it has none. `None` if
-    /// others have them all. The process's threads raise it one at a time, each after the one before
-    /// in the sense of happens-before; other threads call [`raise_shared`](Self::raise_shared).
+    /// others have them all. The process's threads raise it one at a time, each after the one
+    /// before in the sense of happens-before; other threads call
+    /// [`raise_shared`](Self::raise_shared).
     #[inline(always)]
     pub fn claim(&self, name: u64) -> Option<&OwnCount> {
         if self.own[0].owner.load(Relaxed) == name {
