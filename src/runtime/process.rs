@@ -2,7 +2,7 @@
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut, Index, IndexMut};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
 use super::config::Settings;
@@ -53,6 +53,9 @@ struct Process {
     inside: AtomicBool,
     /// The thread level is `MPI_THREAD_MULTIPLE`.
     multiple: AtomicBool,
+    /// Threads that have waited for a while to enter. Hooks and the progress thread leave and stay
+    /// out meanwhile.
+    waiting: AtomicU32,
     state: UnsafeCell<State>,
 }
 
@@ -64,6 +67,7 @@ unsafe impl Sync for Process {}
 static PROCESS: Process = Process {
     inside: AtomicBool::new(false),
     multiple: AtomicBool::new(false),
+    waiting: AtomicU32::new(0),
     state: UnsafeCell::new(State {
         windows: Registry::new(),
         host: Host { progress_host: || (), complete: |_, _| () },
@@ -94,14 +98,25 @@ pub(crate) fn enter() -> Guard {
     Guard(std::marker::PhantomData)
 }
 
-/// Enters the runtime unless a thread is already inside. For hooks, which run inside calls of the
-/// host and must not wait.
+/// Enters the runtime unless a thread is already inside, or waits to enter. For hooks, which run
+/// inside calls of the host and must not wait, and for the progress thread.
 #[inline]
 pub(crate) fn try_enter() -> Option<Guard> {
-    if PROCESS.inside.load(Ordering::Relaxed) || PROCESS.inside.swap(true, Ordering::Acquire) {
+    if PROCESS.inside.load(Ordering::Relaxed)
+        || is_wanted()
+        || PROCESS.inside.swap(true, Ordering::Acquire)
+    {
         return None;
     }
     Some(Guard(std::marker::PhantomData))
+}
+
+/// Whether a thread has waited for a while to enter. Calls of the host may yield the processor
+/// inside the runtime. If the thread inside left and entered again at once, another one on the same
+/// processor would then run only while it cannot enter.
+#[inline]
+pub(crate) fn is_wanted() -> bool {
+    PROCESS.waiting.load(Ordering::Relaxed) > 0
 }
 
 /// Enters the runtime below `MPI_THREAD_MULTIPLE`, unless this thread is already inside.
@@ -117,17 +132,24 @@ pub(crate) fn enter_alone() -> Option<Guard> {
 #[cold]
 #[inline(never)]
 fn contended() {
-    let mut polls = 0u32;
+    const POLLS_PER_YIELD: u64 = 64;
+    let mut polls = 0u64;
     loop {
         while PROCESS.inside.load(Ordering::Relaxed) {
             polls += 1;
-            if polls.is_multiple_of(64) {
+            if polls == POLLS_PER_YIELD {
+                PROCESS.waiting.fetch_add(1, Ordering::Relaxed);
+            }
+            if polls.is_multiple_of(POLLS_PER_YIELD) {
                 std::thread::yield_now();
             } else {
                 std::hint::spin_loop();
             }
         }
         if !PROCESS.inside.swap(true, Ordering::Acquire) {
+            if polls >= POLLS_PER_YIELD {
+                PROCESS.waiting.fetch_sub(1, Ordering::Relaxed);
+            }
             return;
         }
     }

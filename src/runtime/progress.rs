@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::process::{Guard, Host, State, enter, multiple, try_enter};
+use super::process::{Guard, Host, State, enter, is_wanted, multiple, try_enter};
 use super::registry::{Attended, WindowId, nothing_attended};
 use super::window::Window;
 use crate::transport::am::context::any_in_use;
@@ -153,6 +153,9 @@ pub(crate) fn sweep_from_hook() -> bool {
             break;
         } else {
             expectant -= 1;
+        }
+        if is_wanted() {
+            break;
         }
     }
     EXPECTANT.store(expectant, Ordering::Relaxed);

@@ -34,13 +34,14 @@ import run as c_tests  # noqa: E402
 @dataclass
 class Setting:
     """How a job runs: variables of docs/user/settings.md, threads of each process that run programs
-    of their own, whether half of the processes are on another node (tests/netns), and whether a
-    second thread issues operations of the same program."""
+    of their own, whether half of the processes are on another node (tests/netns), whether a second
+    thread issues operations of the same program, and whether another process computes meanwhile."""
 
     env: dict
     threads: int = 1
     nodes: bool = False
     helped: bool = False
+    loaded: bool = False
 
 
 SETTINGS = {
@@ -59,6 +60,8 @@ SETTINGS = {
     "helped-cma-off": Setting({"MPIX_RMA_CMA": "off"}, helped=True),
     "nodes-cma-off": Setting({"MPIX_RMA_CMA": "off"}, nodes=True),
     "nodes-progress": Setting({"MPIX_RMA_PROGRESS": "thread"}, nodes=True),
+    # A thread inside the library yields to this process, and so may keep another one out.
+    "nodes-loaded": Setting({"MPIX_RMA_PROGRESS": "thread"}, nodes=True, loaded=True),
 }
 # A process that stays at one call for so many seconds hangs.
 PATIENCE = 60
@@ -160,6 +163,12 @@ def command(batch, binary, arguments):
     return line, dict(os.environ, MPIX_MPIEXEC=batch.host.mpiexec)
 
 
+def compute_meanwhile():
+    """A process that computes until it is killed, or this one ends."""
+    line = f"import os\nwhile os.getppid() == {os.getpid()}: sum(range(10 ** 6))"
+    return subprocess.Popen([sys.executable, "-c", line])
+
+
 def run_job(batch, binary, path, options):
     """Runs the programs of a file in one job. Returns what is wrong (None if nothing), the output,
     and the seed at which the job ended before its time."""
@@ -174,6 +183,7 @@ def run_job(batch, binary, path, options):
         process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=file,
                                    stderr=subprocess.STDOUT, start_new_session=True, env=env)
     c_tests.RUNNING.update(launcher=process, binary=binary)
+    computing = compute_meanwhile() if SETTINGS[batch.setting].loaded else None
     last, since, wrong = None, time.monotonic(), None
     while wrong is None:
         try:
@@ -188,6 +198,9 @@ def run_job(batch, binary, path, options):
             if waited > (5 if ended else PATIENCE):
                 wrong = "ended" if ended else "hangs"
                 c_tests.kill_job(process, binary)
+    if computing:
+        computing.kill()
+        computing.wait()
     c_tests.RUNNING.clear()
     c_tests.sweep()
     with open(output, errors="replace") as file:
@@ -300,7 +313,8 @@ def main():
     parser.add_argument("--seed", type=int, help="this program alone")
     parser.add_argument("--skip", default="", help="without these transactions: N[,N]")
     parser.add_argument("--ranks", default="2,3")
-    parser.add_argument("--settings", default="shm,cma-off,messages,progress,threads,helped,nodes",
+    parser.add_argument("--settings",
+                        default="shm,cma-off,messages,progress,threads,helped,nodes,nodes-loaded",
                         help=f"of {', '.join(SETTINGS)}")
     parser.add_argument("--repeat", type=int, default=1, help="run each program so often")
     parser.add_argument("--seconds", type=float, default=1e6,
