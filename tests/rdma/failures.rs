@@ -354,6 +354,30 @@ fn a_failed_request_explains_a_failed_queue_pair() {
     assert!(reason.contains("a put (RDMA write) has failed"), "{reason}");
 }
 
+/// An event about a queue pair that is gone says nothing about the next one with its handle.
+#[test]
+fn events_end_with_their_queue_pair() {
+    if device().is_some() {
+        return;
+    }
+    let (hub, mut w, _memories, mut flight) = met_unreachable();
+    let queue_pair = net(&hub).lock().unwrap().queue_pairs(0)[0];
+    let value = 9u64;
+    assert!(flight.try_post(&mut w[0], &put_of(&value, 1)));
+    net(&hub).lock().unwrap().report(0, DeviceEvent::QpFailed(queue_pair, "failed".into()));
+    until(&mut w, "a process does not learn of the failure", |w| {
+        w.iter().all(|window| window.is_broken())
+    });
+    let mut more = vec![vec![0u8; 4096]; 2];
+    let mut later = windows_over(&hub, &mut more);
+    reach(&mut later, 1);
+    assert_eq!(net(&hub).lock().unwrap().queue_pairs(0), [queue_pair], "the handle is used again");
+    for _ in 0..3000 {
+        poll(&mut later);
+    }
+    assert!(!later[0].is_broken(), "{:?}", later[0].lost());
+}
+
 #[test]
 fn a_failed_device_loses_all_peers_for_good() {
     if device().is_some() || queues().is_some() {

@@ -46,7 +46,6 @@ struct End {
     atomics: AtomicCapability,
     receives: VecDeque<(u32, usize, u32)>,
     completions: VecDeque<Completion>,
-    queues: u32,
 }
 
 /// The network between devices.
@@ -447,7 +446,6 @@ impl MemoryDevice {
             atomics: adapter.atomics,
             receives: VecDeque::new(),
             completions: VecDeque::new(),
-            queues: 0,
         });
         let (me, fences, completions) = (held.ends.len() - 1, held.fences, held.completions);
         drop(held);
@@ -518,8 +516,7 @@ impl Device for MemoryDevice {
             return Err(DeviceError::System { call: "create_qp", errno: libc::ENOMEM });
         }
         let number = net.number();
-        net.ends[me].queues += 1;
-        let queue = Qp(net.ends[me].queues);
+        let queue = (1..).map(Qp).find(|queue| !self.queues.contains_key(queue)).expect("a handle");
         net.pairs.insert(number, Pair::new(me, queue));
         drop(net);
         self.queues.insert(queue, number);

@@ -411,6 +411,7 @@ impl Context {
             }
             _ => true,
         });
+        self.forget_events(qp);
         self.by_qp.remove(&qp);
         self.stats.qps_destroyed += 1;
         self.quota.disconnecting.retain(|other| *other != conn);

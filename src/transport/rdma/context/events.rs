@@ -1,6 +1,6 @@
 //! Events of the device: what it reports of itself, apart from completions.
 
-use super::super::device::DeviceEvent;
+use super::super::device::{DeviceEvent, Qp};
 use super::{Batch, ConnectionError, Context};
 
 /// Polls between two looks for events. A look is a system call.
@@ -61,6 +61,11 @@ impl Context {
                 }
             }
         }
+    }
+
+    /// Drops events about a queue pair that is being destroyed: a later one may get its handle.
+    pub(super) fn forget_events(&mut self, qp: Qp) {
+        self.failures.retain(|event| !matches!(event, DeviceEvent::QpFailed(of, _) if *of == qp));
     }
 
     /// Fails all connections, because the device completes no request any more.
