@@ -19,8 +19,9 @@ unexport CARGO_TARGET_DIR
 .SECONDARY:
 .PHONY: help prefixes deps deps-aarch64 build install demo latency latency-netns overhead \
     programs ab idle scale threads mates notify lu transactions simulator figures figures-full \
-    swarm mutants fuzz fuzz-corpus check test test-all test-rust test-loom test-lint test-c test-netns test-verbs \
-    test-random test-small test-schedule test-hosts test-conformance test-valgrind test-aarch64 clean
+    swarm mutants fuzz fuzz-corpus check test test-all test-rust test-loom test-lint test-c \
+    test-netns test-verbs test-random test-small test-schedule test-hosts test-conformance \
+    test-valgrind test-aarch64 clean
 .DEFAULT_GOAL := help
 
 help: ## list targets and variables
@@ -166,7 +167,8 @@ test-loom: ## lock-free parts under loom, with bounded preemptions
 # RUSTC_BOOTSTRAP: the pinned compiler may build with a sanitizer. A failed window leaks the text of
 # its error on purpose.
 FUZZ_TARGETS ?= packets handshakes records
-FUZZ = ASAN_OPTIONS=detect_leaks=0 RUSTC_BOOTSTRAP=1 PATH="$(CURDIR)/target/tools/bin:$$PATH" $(CARGO) fuzz
+FUZZ = ASAN_OPTIONS=detect_leaks=0 RUSTC_BOOTSTRAP=1 \
+    PATH="$(CURDIR)/target/tools/bin:$$PATH" $(CARGO) fuzz
 FUZZ_DIRS = --fuzz-dir tests/fuzz --target-dir target/fuzz/build
 fuzz: target/tools/bin/cargo-fuzz ## fuzz what other processes send: SECONDS=n per target (20)
 	@set -e; for t in $(FUZZ_TARGETS); do mkdir -p target/fuzz/corpus/$$t target/fuzz/found/$$t; \

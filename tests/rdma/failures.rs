@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use mpix_rma::engine::*;
 use mpix_rma::transport::Proposal;
 use mpix_rma::transport::am::wire::ENVELOPE;
-use mpix_rma::transport::rdma::device::DeviceEvent;
+use mpix_rma::transport::rdma::device::{DeviceEvent, Qp};
 use mpix_rma::transport::rdma::handshake::Handshake;
 
 use crate::carry::{device, net, queues};
@@ -337,18 +337,24 @@ fn a_queue_pair_that_the_device_reports_is_lost() {
     until(&mut w, "the peer does not learn of it", |w| w[1].is_broken());
 }
 
+/// As [`met_unreachable`], with a put of `value` that will fail, and a device that reports its
+/// queue pair.
+fn met_failing(value: &u64) -> (Met, Qp) {
+    let (hub, mut w, memories, mut flight) = met_unreachable();
+    let queue_pair = net(&hub).lock().unwrap().queue_pairs(0)[0];
+    assert!(flight.try_post(&mut w[0], &put_of(value, 1)));
+    net(&hub).lock().unwrap().report(0, DeviceEvent::QpFailed(queue_pair, "failed".into()));
+    ((hub, w, memories, flight), queue_pair)
+}
+
 /// The completion of the request that has failed says more than the event.
 #[test]
 fn a_failed_request_explains_a_failed_queue_pair() {
     if device().is_some() {
         return;
     }
-    let (hub, mut w, _memories, mut flight) = met_unreachable();
-    let queue_pair = net(&hub).lock().unwrap().queue_pairs(0)[0];
     let value = 9u64;
-    assert!(flight.try_post(&mut w[0], &put_of(&value, 1)));
-    w[0].flush_and_poll();
-    net(&hub).lock().unwrap().report(0, DeviceEvent::QpFailed(queue_pair, "failed".into()));
+    let ((_hub, mut w, _memories, _), _) = met_failing(&value);
     until(&mut w[..1], "the loss is not noticed", |w| w[0].is_broken());
     let (_, reason) = w[0].lost().expect("a reason");
     assert!(reason.contains("a put (RDMA write) has failed"), "{reason}");
@@ -360,11 +366,8 @@ fn events_end_with_their_queue_pair() {
     if device().is_some() {
         return;
     }
-    let (hub, mut w, _memories, mut flight) = met_unreachable();
-    let queue_pair = net(&hub).lock().unwrap().queue_pairs(0)[0];
     let value = 9u64;
-    assert!(flight.try_post(&mut w[0], &put_of(&value, 1)));
-    net(&hub).lock().unwrap().report(0, DeviceEvent::QpFailed(queue_pair, "failed".into()));
+    let ((hub, mut w, _memories, _), queue_pair) = met_failing(&value);
     until(&mut w, "a process does not learn of the failure", |w| {
         w.iter().all(|window| window.is_broken())
     });

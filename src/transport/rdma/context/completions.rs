@@ -92,12 +92,12 @@ impl Context {
                     && !self.disconnect_failed(conn, number)
                 {
                     let request = self.describe_request(conn, number);
-                    let status = self.device.status_text(status);
+                    let mut status = self.device.status_text(status);
                     self.read_events();
-                    let error = match self.port_is_down {
-                        true => ConnectionError::RequestFailedPortDown { request, status },
-                        false => ConnectionError::RequestFailed { request, status },
-                    };
+                    if self.port_is_down {
+                        status.push_str("; the port of this process is down");
+                    }
+                    let error = ConnectionError::RequestFailed { request, status };
                     self.fail_connection(conn, &error);
                 }
             }

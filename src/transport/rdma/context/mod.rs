@@ -84,8 +84,6 @@ pub struct ContextStats {
 pub enum ConnectionError {
     #[error("{request} has failed: {status}")]
     RequestFailed { request: &'static str, status: String },
-    #[error("{request} has failed: {status}; the port of this process is down")]
-    RequestFailedPortDown { request: &'static str, status: String },
     #[error("its queue pair has failed: {0}")]
     QueuePair(String),
     #[error("the device of this process has failed: {0}")]
