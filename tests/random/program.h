@@ -108,10 +108,13 @@ static void read_op(Program *p, const Line *line)
 {
     static const char *const kinds[] = {
         "put", "get", "accumulate", "get_accumulate", "compare_and_swap", "notify", NULL};
-    static const char *const reductions[] = {"replace", "sum", "bxor", "max", "no_op", NULL};
+    static const char *const reductions[] = {"replace", "no_op", "sum",  "prod", "min",
+                                             "max",     "land",  "lor",  "lxor", "band",
+                                             "bor",     "bxor",  NULL};
     static const char *const sources[] = {"none", "value", "one_more_than", NULL};
     static const char *const notified[] = {"none", "counter", "tag", NULL};
-    const MPI_Op ops[] = {MPI_REPLACE, MPI_SUM, MPI_BXOR, MPI_MAX, MPI_NO_OP};
+    const MPI_Op ops[] = {MPI_REPLACE, MPI_NO_OP, MPI_SUM,  MPI_PROD, MPI_MIN, MPI_MAX,
+                          MPI_LAND,    MPI_LOR,   MPI_LXOR, MPI_BAND, MPI_BOR, MPI_BXOR};
     Op op = {.kind = which(line->words[1], kinds),
              .window = integer(line, 2),
              .target = integer(line, 3),

@@ -163,18 +163,26 @@ static void set_counters(void)
     }
 }
 
-/* Chooses the type of the program's words. The largest of several is that of unsigned numbers. */
+/* Chooses the type of the program's words, which has all of the program's reductions. The smallest
+ * and the largest of several are those of unsigned numbers. */
 static void choose_word_type(void)
 {
     const MPI_Datatype types[] = {
-        MPI_UINT64_T, MPI_UNSIGNED_LONG, MPI_UNSIGNED_LONG_LONG, MPI_UINT64_T, /* unsigned */
-        MPI_INT64_T,  MPI_LONG,          MPI_LONG_LONG,          MPI_AINT,
-        MPI_OFFSET,   MPI_COUNT,
+        /* unsigned */
+        MPI_UINT64_T, MPI_UNSIGNED_LONG, MPI_UNSIGNED_LONG_LONG, MPI_UINT64_T,
+        /* with logical reductions */
+        MPI_INT64_T, MPI_LONG, MPI_LONG_LONG,
+        /* without */
+        MPI_AINT, MPI_OFFSET, MPI_COUNT,
     };
     uint64_t usable = sizeof types / sizeof *types;
-    for (int i = 0; i < program.op_count; i++)
-        if (program.ops[i].reduction == MPI_MAX)
+    for (int i = 0; i < program.op_count; i++) {
+        MPI_Op by = program.ops[i].reduction;
+        if (by == MPI_MIN || by == MPI_MAX)
             usable = 4;
+        else if ((by == MPI_LAND || by == MPI_LOR || by == MPI_LXOR) && usable > 7)
+            usable = 7;
+    }
     word_type = types[program.seed % usable];
     int size;
     MPI(MPI_Type_size(word_type, &size));

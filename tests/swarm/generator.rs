@@ -106,6 +106,7 @@ pub struct Exposure {
 pub struct Generator {
     pub rng: fastrand::Rng,
     pub features: Features,
+    pub reductions: &'static [Reduction],
     pub ranks: u32,
     pub windows: u32,
     pub flags: Vec<ReorderFlags>,
@@ -190,6 +191,7 @@ impl Generator {
         let mut generator = Generator {
             rng,
             features,
+            reductions: reductions(seed),
             ranks,
             windows,
             flags,

@@ -217,13 +217,7 @@ impl Generator {
             known.filter(|_| ordered).unwrap_or_else(|| (self.alloc(open.window, target, 8), 0));
         for _ in 0..self.rng.u32(1..4) {
             let operand = self.value();
-            let (reduction, next) = match self.rng.u8(0..5) {
-                0 => (reduction::REPLACE, operand),
-                1 => (reduction::SUM, current.wrapping_add(operand)),
-                2 => (reduction::BXOR, current ^ operand),
-                3 => (reduction::MAX, current.max(operand)),
-                _ => (reduction::NO_OP, current),
-            };
+            let reduction = self.reductions[self.rng.usize(0..self.reductions.len())];
             let fetches = reduction == reduction::NO_OP || self.rng.bool();
             let plan = Plan { reduction, target, disp, source: Source::Value(operand), ..NO_OP };
             if fetches {
@@ -234,7 +228,7 @@ impl Generator {
             } else {
                 self.issue(open, Plan { kind: OpKind::Accumulate, ..plan });
             }
-            current = next;
+            current = reduced(reduction, current, operand);
         }
         if ordered {
             self.cells(open.window, target).sequence.insert(open.me, (disp, current));

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use mpix_rma::engine::*;
 use mpix_rma::sim::{Slot, Step, WindowSpec};
+use mpix_rma::transport::datatype::element::reduction;
 use mpix_rma::transport::sim::Time;
 
 pub use super::shapes::{Datatype, Places, Region, Sides, WORD};
@@ -154,6 +155,48 @@ pub fn bytes_of(value: u64, len: usize) -> Vec<u8> {
                 >> 24) as u8
         })
         .collect()
+}
+
+/// All reductions of integers (MPI-4.1 sections 6.9.2 and 12.3.4): those of any integer type, those
+/// that types like `MPI_AINT` lack, and those whose result depends on the type's sign.
+pub const REDUCTIONS: [Reduction; 12] = [
+    reduction::REPLACE,
+    reduction::NO_OP,
+    reduction::SUM,
+    reduction::PROD,
+    reduction::BAND,
+    reduction::BOR,
+    reduction::BXOR,
+    reduction::LAND,
+    reduction::LOR,
+    reduction::LXOR,
+    reduction::MIN,
+    reduction::MAX,
+];
+
+/// The reductions of a program. Each third of the programs can have another choice of types.
+pub fn reductions(seed: u64) -> &'static [Reduction] {
+    &REDUCTIONS[..[7, 10, 12][(seed % 3) as usize]]
+}
+
+/// A word that holds `held` after a reduction with `operand`.
+pub fn reduced(reduction: Reduction, held: u64, operand: u64) -> u64 {
+    let (one, other) = (held != 0, operand != 0);
+    match reduction {
+        reduction::REPLACE => operand,
+        reduction::SUM => held.wrapping_add(operand),
+        reduction::PROD => held.wrapping_mul(operand),
+        reduction::MIN => held.min(operand),
+        reduction::MAX => held.max(operand),
+        reduction::LAND => u64::from(one && other),
+        reduction::LOR => u64::from(one || other),
+        reduction::LXOR => u64::from(one != other),
+        reduction::BAND => held & operand,
+        reduction::BOR => held | operand,
+        reduction::BXOR => held ^ operand,
+        reduction::NO_OP => held,
+        other => unreachable!("not predefined: {other:?}"),
+    }
 }
 
 impl Program {

@@ -309,23 +309,10 @@ impl Generator {
             let operands = words_of(value, count);
             let word = |at: usize| first + places.at(at) / WORD;
             let old: Vec<u64> = (0..count).map(|at| current[word(at)]).collect();
-            let reduction = [
-                reduction::REPLACE,
-                reduction::SUM,
-                reduction::BXOR,
-                reduction::MAX,
-                reduction::NO_OP,
-            ];
-            let reduction = reduction[self.rng.usize(0..5)];
-            for at in 0..count {
-                let (held, operand) = (&mut current[word(at)], operands[at]);
-                *held = match reduction {
-                    reduction::REPLACE => operand,
-                    reduction::SUM => held.wrapping_add(operand),
-                    reduction::BXOR => *held ^ operand,
-                    reduction::MAX => (*held).max(operand),
-                    _ => *held,
-                };
+            let reduction = self.reductions[self.rng.usize(0..self.reductions.len())];
+            for (at, operand) in operands.into_iter().enumerate() {
+                let held = &mut current[word(at)];
+                *held = reduced(reduction, *held, operand);
             }
             let fetches = reduction == reduction::NO_OP || self.rng.bool();
             let kind = if fetches { OpKind::GetAccumulate } else { OpKind::Accumulate };

@@ -103,8 +103,15 @@ fn name_of(reduction: Reduction) -> &'static str {
     match reduction {
         reduction::REPLACE => "replace",
         reduction::SUM => "sum",
-        reduction::BXOR => "bxor",
+        reduction::PROD => "prod",
+        reduction::MIN => "min",
         reduction::MAX => "max",
+        reduction::LAND => "land",
+        reduction::LOR => "lor",
+        reduction::LXOR => "lxor",
+        reduction::BAND => "band",
+        reduction::BOR => "bor",
+        reduction::BXOR => "bxor",
         reduction::NO_OP => "no_op",
         other => unreachable!("not generated: {other:?}"),
     }
