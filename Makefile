@@ -18,9 +18,9 @@ unexport CARGO_TARGET_DIR
 .NOTPARALLEL:
 .SECONDARY:
 .PHONY: help prefixes deps deps-aarch64 build install demo latency latency-netns overhead \
-    programs ab idle scale threads mates notify lu transactions simulator figures figures-full \
-    swarm mutants fuzz fuzz-corpus check test test-all test-rust test-loom test-lint test-c \
-    test-netns test-verbs test-random test-small test-schedule test-hosts test-conformance \
+    programs ab idle continuations scale threads mates notify lu transactions simulator figures \
+    figures-full swarm mutants fuzz fuzz-corpus check test test-all test-rust test-loom test-lint \
+    test-c test-netns test-verbs test-random test-small test-schedule test-hosts test-conformance \
     test-valgrind test-aarch64 clean
 .DEFAULT_GOAL := help
 
@@ -46,7 +46,8 @@ help: ## list targets and variables
 	@echo "  GUESTS, LOSS, TRANSPORT, TIMES, COMPARE"
 	@echo "           make test-verbs: see tests/rxe/README.md"
 	@echo "  DEMO, LATENCY, OVERHEAD, PROGRAMS, AB, IDLE, MATES, NOTIFY, LU, TRANSACTIONS,"
-	@echo "  SIMULATE options of microbench/demo.py, ..., simulate.py: DEMO='--iterations 20'"
+	@echo "  CONTINUATIONS, SIMULATE"
+	@echo "           options of microbench/demo.py, ..., simulate.py: DEMO='--iterations 20'"
 
 deps: ## install missing packages (as root, with apt), or name them
 	@HOSTS="$(HOSTS)" CARGO="$(CARGO)" .ci/deps
@@ -102,6 +103,9 @@ ab: deps prefixes ## compare with BASE=rev: latency, notify and overhead, altern
 
 idle: deps prefixes ## cost of 100 to 10,000 idle windows for calls that wait
 	$(PYTHON) microbench/idle.py $(BENCH_HOSTS) $(IDLE)
+
+continuations: deps prefixes ## what continuations of requests cost
+	$(PYTHON) microbench/continuations.py $(BENCH_HOSTS) $(CONTINUATIONS)
 
 scale: deps prefixes ## 1 to 16 ranks: plain hosts and preloaded, side by side
 	$(PYTHON) microbench/scale.py $(BENCH_HOSTS) $(SCALE)
@@ -189,6 +193,7 @@ test-small: prefixes simulator test-schedule ## all benchmarks, in a small size
 	$(PYTHON) microbench/demo.py $(BENCH_HOSTS) $(SMALL) --no-figures
 	$(PYTHON) microbench/latency.py $(BENCH_HOSTS) $(SMALL) --no-figures
 	$(PYTHON) microbench/overhead.py $(BENCH_HOSTS) $(SMALL)
+	$(PYTHON) microbench/continuations.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/idle.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/scale.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/threads.py $(BENCH_HOSTS) $(SMALL)

@@ -512,6 +512,9 @@ int PMPIX_Get_version(int *major, int *minor, int *patch);
 /* Notified access */
 #include "mpix_notify.h"
 
+/* Continuations */
+#include "mpix_continue.h"
+
 #ifdef __cplusplus
 }
 #endif

@@ -6,9 +6,11 @@
 // Exported by their symbols, not by their paths.
 #![allow(non_snake_case, unreachable_pub)]
 
+mod continuation;
 mod fortran;
 mod notify;
 mod tagged;
+mod task;
 
 use std::ffi::c_int;
 

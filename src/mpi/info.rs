@@ -73,6 +73,12 @@ static MAX_COUNTERS: Key = Key {
               negative",
 };
 
+/// Whose thread runs continuations.
+static CONTINUE_THREAD: Key = Key {
+    name: c"mpi_continue_thread",
+    invalid: "info key mpi_continue_thread takes all or application",
+};
+
 /// The spellings of each reorder flag, in the order of `read_flags`.
 static FLAGS: [[Key; 4]; 4] = [
     spellings!(
@@ -177,6 +183,22 @@ pub(crate) fn keys(info: MPI_Info) -> Result<InfoKeys, Fault> {
         flags: read_flags(info)?,
         standard: standard_keys(info)?,
     })
+}
+
+/// Reads the key of `MPIX_Continue_init`: whether any thread may run continuations.
+///
+/// # Errors
+/// The key has an invalid value, or the host cannot read the info object.
+pub(crate) fn continues_on_any_thread(info: MPI_Info) -> Result<bool, Fault> {
+    if info == MPI_INFO_NULL {
+        return Ok(false);
+    }
+    let all = |word: &[u8]| match word {
+        b"all" => Some(true),
+        b"application" => Some(false),
+        _ => None,
+    };
+    Ok(value(info, &CONTINUE_THREAD, all)?.unwrap_or(false))
 }
 
 fn unreadable() -> Fault {

@@ -21,7 +21,7 @@
 pub(crate) mod abi;
 mod bootstrap;
 mod datatype;
-mod info;
+pub(crate) mod info;
 mod init;
 mod progress;
 pub(crate) mod request;

@@ -15,6 +15,8 @@
 pub(crate) mod bootstrap;
 pub mod config;
 #[doc(hidden)]
+pub mod continuations;
+#[doc(hidden)]
 pub mod fast_path;
 pub(crate) mod network;
 pub(crate) mod persistent;

@@ -1,14 +1,16 @@
-//! Persistent requests that wait for tagged notifications.
+//! Persistent requests: those that wait for tagged notifications, and continuation requests.
 //!
 //! The application holds a request of the host as a token, which is never started. The library
 //! answers completion calls on it (`mpi/request/persistent`). This is the table of these requests
 //! by handle. While it is empty, completion calls skip it.
 
+use std::ffi::c_int;
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
 
+use super::continuations::{self, GroupId, GroupState, any_groups};
 use super::registry::{HandleHasher, Registry, WindowId};
 use super::transport::with_port;
 use super::window::{HostHandle, Window};
@@ -17,10 +19,11 @@ use crate::engine::{Arrival, ExpectationId, ExpectationState};
 /// Number of requests in the table, for readers without the guard.
 static KNOWN: AtomicUsize = AtomicUsize::new(0);
 
-/// True if there is no such request in this process.
+/// True if there is no such request in this process, nor one that was freed and has continuations
+/// that have not ended.
 #[inline(always)]
 pub(crate) fn none_known() -> bool {
-    KNOWN.load(Ordering::Relaxed) == 0
+    KNOWN.load(Ordering::Relaxed) == 0 && !any_groups()
 }
 
 /// The state of a request (MPI-4.1 3.9).
@@ -30,10 +33,19 @@ pub(crate) enum State {
     Inactive,
     /// Started, and not complete.
     Active,
-    /// Complete, with the last notification that it took. `None` if its source is `MPI_PROC_NULL`.
+    /// Complete, with the last notification that it took. `None` if its source is `MPI_PROC_NULL`,
+    /// and for a continuation request.
     Complete(Option<Arrival>),
+    Failed(Failure),
+}
+
+/// Why a request has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
     /// It cannot complete: the window is broken. The reason, if a peer was lost.
-    Failed(Option<&'static str>),
+    Window(Option<&'static str>),
+    /// A continuation has failed with this error code.
+    Continuation(c_int),
 }
 
 /// Why a request cannot be started.
@@ -54,12 +66,15 @@ enum Source {
     ProcNull,
     /// The window has been freed, or is broken.
     WindowGone,
+    /// Continuations.
+    Continuations(GroupId),
 }
 
 /// One request.
 #[derive(Clone, Copy, Debug)]
 struct Notice {
-    handle: HostHandle,
+    /// Its window, if it has one.
+    handle: Option<HostHandle>,
     source: Source,
     /// For sources other than a window; the engine has the state of the others.
     state: State,
@@ -74,18 +89,24 @@ impl Notice {
                 match window.engine.expectation_state(id) {
                     ExpectationState::Idle => State::Inactive,
                     ExpectationState::Waiting(_) if window.port.is_broken() => {
-                        State::Failed(window.port.lost().map(|(_, why)| why))
+                        State::Failed(Failure::Window(window.port.lost().map(|(_, why)| why)))
                     }
                     ExpectationState::Waiting(_) => State::Active,
                     ExpectationState::Met(arrival) => State::Complete(Some(arrival)),
                 }
             }
             Source::ProcNull | Source::WindowGone => self.state,
+            Source::Continuations(group) => match continuations::with(|all| all.state(group)) {
+                GroupState::Inactive => State::Inactive,
+                GroupState::Active => State::Active,
+                GroupState::Complete => State::Complete(None),
+                GroupState::Failed(code) => State::Failed(Failure::Continuation(code)),
+            },
         }
     }
 }
 
-/// All persistent requests for tagged notifications.
+/// All persistent requests of this library.
 pub(crate) struct PersistentRequests {
     table: HashMap<u64, Notice, BuildHasherDefault<HandleHasher>>,
 }
@@ -107,8 +128,25 @@ impl PersistentRequests {
         source: Option<(WindowId, ExpectationId)>,
     ) {
         let source = source.map_or(Source::ProcNull, |(window, id)| Source::Window(window, id));
+        self.add(request, Some(handle), source);
+    }
+
+    /// Adds a continuation request.
+    pub(crate) fn insert_continuations(&mut self, request: u64, group: GroupId) {
+        self.add(request, None, Source::Continuations(group));
+    }
+
+    fn add(&mut self, request: u64, handle: Option<HostHandle>, source: Source) {
         self.table.insert(request, Notice { handle, source, state: State::Inactive });
         self.note();
+    }
+
+    /// The continuations of a request, if it is a continuation request.
+    pub(crate) fn continuation_request(&self, request: u64) -> Option<GroupId> {
+        match self.table.get(&request)?.source {
+            Source::Continuations(group) => Some(group),
+            _ => None,
+        }
     }
 
     pub(crate) fn is_known(&self, request: u64) -> bool {
@@ -117,14 +155,14 @@ impl PersistentRequests {
 
     /// The host's window of a request, for errors.
     pub(crate) fn window_of(&self, request: u64) -> Option<HostHandle> {
-        self.table.get(&request).map(|notice| notice.handle)
+        self.table.get(&request)?.handle
     }
 
     /// What a request waits for on which window.
     pub(crate) fn waits_on(&self, request: u64) -> Option<(WindowId, ExpectationId)> {
         match self.table.get(&request)?.source {
             Source::Window(window, id) => Some((window, id)),
-            Source::ProcNull | Source::WindowGone => None,
+            Source::ProcNull | Source::WindowGone | Source::Continuations(_) => None,
         }
     }
 
@@ -138,10 +176,10 @@ impl PersistentRequests {
     pub(crate) fn start(&mut self, windows: &mut Registry, request: u64) -> Result<(), NotStarted> {
         self.may_start(windows, request)?;
         let Some(notice) = self.table.get_mut(&request) else { return Ok(()) };
-        if let Source::Window(window, id) = notice.source {
-            start(&mut windows[window], id);
-        } else {
-            notice.state = State::Complete(None);
+        match notice.source {
+            Source::Window(window, id) => start(&mut windows[window], id),
+            Source::Continuations(group) => continuations::with(|all| all.start(group)),
+            Source::ProcNull | Source::WindowGone => notice.state = State::Complete(None),
         }
         Ok(())
     }
@@ -168,6 +206,9 @@ impl PersistentRequests {
                 windows[window].engine.abandon(id);
                 (notice.source, notice.state) = (Source::WindowGone, State::Inactive);
             }
+            (State::Complete(_) | State::Failed(_), Source::Continuations(group)) => {
+                continuations::with(|all| all.deactivate(group));
+            }
             (State::Complete(_) | State::Failed(_), _) => notice.state = State::Inactive,
             (State::Inactive | State::Active, _) => {}
         }
@@ -176,8 +217,10 @@ impl PersistentRequests {
     /// Removes a request that the application frees. True if it was in the table.
     pub(crate) fn remove(&mut self, windows: &mut Registry, request: u64) -> bool {
         let Some(notice) = self.table.remove(&request) else { return false };
-        if let Source::Window(window, id) = notice.source {
-            windows[window].engine.abandon(id);
+        match notice.source {
+            Source::Window(window, id) => windows[window].engine.abandon(id),
+            Source::Continuations(group) => continuations::with(|all| all.free(group)),
+            Source::ProcNull | Source::WindowGone => {}
         }
         self.note();
         true

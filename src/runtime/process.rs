@@ -10,6 +10,7 @@ use super::network::Network;
 use super::persistent::PersistentRequests;
 use super::registry::{Registry, WindowId};
 use super::window::{Completion, HostRequest, Window};
+use crate::sync::Exclusive;
 
 /// The functions of the host that the runtime calls.
 #[derive(Clone, Copy)]
@@ -119,6 +120,12 @@ pub(crate) fn is_wanted() -> bool {
     PROCESS.waiting.load(Ordering::Relaxed) > 0
 }
 
+/// True if no thread is in the runtime, so that this one is not.
+#[inline]
+pub(crate) fn is_outside() -> bool {
+    !PROCESS.inside.load(Ordering::Relaxed)
+}
+
 /// Enters the runtime below `MPI_THREAD_MULTIPLE`, unless this thread is already inside.
 #[inline(always)]
 pub(crate) fn enter_alone() -> Option<Guard> {
@@ -173,6 +180,29 @@ pub(crate) fn set_multiple(multiple: bool) {
 #[inline(always)]
 pub(crate) fn multiple() -> bool {
     PROCESS.multiple.load(Ordering::Relaxed)
+}
+
+/// A value of this process with a lock of its own, which is taken under `MPI_THREAD_MULTIPLE` only.
+/// It may be used with or without the guard.
+pub(crate) struct Own<T>(Exclusive<T>);
+
+impl<T> Own<T> {
+    /// # Safety
+    /// Any thread may use the value and drop what is in it.
+    #[cfg(not(loom))]
+    pub(crate) const unsafe fn new(value: T) -> Self {
+        // SAFETY: the contract of this function.
+        Self(unsafe { Exclusive::new(value) })
+    }
+
+    /// Runs `body`, which neither panics nor calls the host, on the value.
+    #[inline]
+    pub(crate) fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
+        // SAFETY: below MPI_THREAD_MULTIPLE, MPI lets one thread at a time call, and the
+        // application orders these calls. `body` does not come back here, since it calls nothing
+        // outside this library.
+        unsafe { self.0.with(multiple(), body) }
+    }
 }
 
 /// The flag that is set while a thread is in the runtime, for [`Guarded`] contexts.

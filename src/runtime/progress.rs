@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use super::continuations::{self, Thread, any_runnable};
 use super::process::{Guard, Host, State, enter, is_wanted, multiple, try_enter};
 use super::registry::{Attended, WindowId, nothing_attended};
 use super::window::Window;
@@ -290,6 +291,9 @@ pub(crate) fn wait_until(
         drop(guard);
         if round && !by_network {
             (host.progress_host)();
+        }
+        if round || any_runnable() {
+            continuations::run(Thread::Application);
         }
         backoff.pause();
         guard = enter();

@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use super::continuations::{self, Thread};
 use super::progress::{nothing_lives, oversubscribed, sweep_from_hook};
 
 /// The thread, while it runs.
@@ -40,6 +41,18 @@ pub(crate) fn start() -> io::Result<()> {
     Ok(())
 }
 
+/// Starts the thread unless it runs: a continuation needs it.
+///
+/// # Errors
+/// The system cannot create a thread.
+pub(crate) fn ensure() -> io::Result<()> {
+    static ASKED: AtomicBool = AtomicBool::new(false);
+    if !ASKED.swap(true, Ordering::AcqRel) && running().is_none() {
+        start()?;
+    }
+    Ok(())
+}
+
 /// Ends the thread, if it runs, before the host is finalized.
 pub(crate) fn stop() {
     let thread = running().take();
@@ -51,7 +64,7 @@ pub(crate) fn stop() {
     }
 }
 
-/// Wakes the thread when the first window is made.
+/// Wakes the thread when the first window is made, or the first continuation.
 pub(crate) fn wake() {
     if let Some(thread) = &*running() {
         thread.thread().unpark();
@@ -62,9 +75,9 @@ fn drive() {
     let spins = if oversubscribed() { 0 } else { SPINS };
     let mut idle = 0;
     while !STOP.load(Ordering::Acquire) {
-        if nothing_lives() {
+        if nothing_lives() && continuations::pending() == 0 {
             thread::park();
-        } else if sweep_from_hook() {
+        } else if sweep_from_hook() | continuations::run(Thread::Library) {
             idle = 0;
         } else {
             match idle {

@@ -1,4 +1,9 @@
-//! Atomics, spinning and yielding: `std` in production, `loom` under `--cfg loom`.
+//! Atomics, spinning and yielding: `std` in production, `loom` under `--cfg loom`. A lock for short
+//! bodies.
+
+mod exclusive;
+
+pub use exclusive::Exclusive;
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -49,7 +49,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 FORTRAN = os.path.join(os.path.dirname(HERE), "fortran")
 # Left in /dev/shm by plain hosts when a process is killed.
 HOST_SEGMENTS = re.compile(r"^(mpich|vader_segment|sm_segment|osc_|psm|sem\.|ompi|prte|pmix|ucx"
-                           r"|memory_ucx|hwloc)", re.I)
+                           r"|memory_ucx|hwloc|__KMP_)", re.I)
 FLAGS = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-error=stringop-overflow",
          "-Wno-stringop-overflow"]
 
@@ -132,12 +132,17 @@ class Entry:
         return os.path.join(host.build, f"{self.name}.{self.mode}")
 
 
+# Modes that compile with OpenMP: with the host's compiler (gcc's libgomp), and with clang's libomp.
+OPENMP = ("openmp", "libomp")
+
+
 # The complete programs in the user documentation: page, language, number on the page.
 EXAMPLES = {
     "example_fence": ("getting-started.md", "c", 0),
     "example_fortran": ("getting-started.md", "fortran", 0),
     "example_counters": ("notified-access.md", "c", 0),
     "example_tags": ("notified-access.md", "c", 1),
+    "example_continuations": ("continuations.md", "c", 0),
 }
 
 
@@ -179,6 +184,9 @@ def compile_line(entry, host, source, sanitize):
     line += ["-I", HERE, source, "-x", "none", "-o", entry.binary(host)] + sanitize
     if entry.mode == "link":
         line += host.headers + host.linked
+    elif entry.mode in OPENMP:
+        unknown = ["-Wno-unknown-warning-option"] if entry.mode == "libomp" else []
+        line += ["-fopenmp", *unknown] + host.headers + host.linked
     elif entry.mode == "static":
         line += host.headers + [f"{host.prefix}/lib/libmpix_rma.a", "-lpthread", "-ldl", "-lm"]
     else:
@@ -222,8 +230,13 @@ def compile_all(entries, hosts, jobs, sanitize):
         if source.endswith(("F90", "f90")) and not shutil.which(shlex.split(host.mpif90)[0]):
             failed[binary] = f"SKIP there is no {host.mpif90}"
             return
+        if entry.mode == "libomp" and not shutil.which("clang"):
+            failed[binary] = "SKIP there is no clang"
+            return
+        # The compiler of MPICH's and of Open MPI's wrapper.
+        clang = {"MPICH_CC": "clang", "OMPI_CC": "clang"} if entry.mode == "libomp" else {}
         run = subprocess.run(compile_line(entry, host, source, sanitize), capture_output=True,
-                             text=True)
+                             text=True, env={**os.environ, **clang})
         if run.returncode:
             failed[binary] = run.stderr + run.stdout
 

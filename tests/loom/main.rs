@@ -9,6 +9,7 @@
 )]
 
 mod channel;
+mod continuations;
 mod counters;
 mod doorbell;
 mod fast_path;

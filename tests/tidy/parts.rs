@@ -129,7 +129,16 @@ const PARTS: &[(&str, &[&str])] = &[
     ),
     (
         "capi",
-        &["engine", "mpi/abi", "mpi/request", "mpi/rma", "mpi/window", "runtime", "transport/shm"],
+        &[
+            "engine",
+            "mpi/abi",
+            "mpi/info",
+            "mpi/request",
+            "mpi/rma",
+            "mpi/window",
+            "runtime",
+            "transport/shm",
+        ],
     ),
 ];
 

@@ -127,6 +127,11 @@ impl<'a, T: Copy> OutList<'a, T> {
         OutList { first, len: usize::try_from(count).unwrap_or(0), of: PhantomData }
     }
 
+    /// An array of this library.
+    pub(crate) fn to(list: &'a mut [T]) -> Self {
+        OutList { first: list.as_mut_ptr(), len: list.len(), of: PhantomData }
+    }
+
     /// The item with index `at`.
     pub(crate) fn at(self, at: usize) -> Out<'a, T> {
         assert!(at < self.len, "an item beyond the application's array");

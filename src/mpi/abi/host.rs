@@ -71,6 +71,17 @@ pub(crate) fn find(name: &CStr) -> Option<*mut ()> {
     next.or_else(|| look(library()?, name)).map(<*mut c_void>::cast)
 }
 
+/// A function of any library in this process by its name.
+///
+/// # Safety
+/// `F` is the type of that function.
+pub(crate) unsafe fn loaded<F: Copy>(name: &CStr) -> Option<F> {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+    let address = look(libc::RTLD_DEFAULT, name)?;
+    // SAFETY: `F` is the function's type (contract of this function), and as wide as an address.
+    Some(unsafe { std::mem::transmute_copy(&address) })
+}
+
 fn look(handle: *mut c_void, name: &CStr) -> Option<*mut c_void> {
     // SAFETY: a handle of the dynamic linker, and a C string.
     let address = unsafe { libc::dlsym(handle, name.as_ptr()) };

@@ -21,6 +21,11 @@ impl<'a> Status<'a> {
         Status(status, PhantomData)
     }
 
+    /// A status of this library.
+    pub(crate) fn to(status: &'a mut MPI_Status) -> Self {
+        Status(status, PhantomData)
+    }
+
     /// MPI_STATUS_IGNORE.
     #[inline(always)]
     pub(crate) fn ignored() -> Self {
@@ -47,6 +52,15 @@ impl<'a> Status<'a> {
         // SAFETY: the status is not ignored, so it is the memory that `new` was given. Its
         // MPI_ERROR is read although the application may not have written it: any int is valid.
         unsafe { *self.0 = MPI_Status { MPI_ERROR: (*self.0).MPI_ERROR, ..filled } };
+    }
+
+    /// Fills in what another status says, but for `MPI_ERROR`.
+    pub(crate) fn copy(self, from: MPI_Status) {
+        if !self.is_ignored() {
+            // SAFETY: the status is not ignored, so it is the memory that `new` was given. Its
+            // MPI_ERROR may be any int.
+            unsafe { *self.0 = MPI_Status { MPI_ERROR: (*self.0).MPI_ERROR, ..from } };
+        }
     }
 
     /// Fills in MPI's empty status (MPI-4.1 3.7.3). `MPI_ERROR` is left as it is.
@@ -77,19 +91,25 @@ impl<'a> Status<'a> {
     }
 }
 
+/// A status that a call of the host is about to fill.
+pub(crate) fn blank() -> MPI_Status {
+    // SAFETY: a status consists of integers, which may all be 0.
+    unsafe { std::mem::zeroed() }
+}
+
 /// A status without elements, not cancelled, as the host writes it. Cached, since the host's calls
 /// take longer than a whole wait for a notification that has already arrived.
 #[inline]
 fn without_data() -> &'static MPI_Status {
     static STATUS: OnceLock<MPI_Status> = OnceLock::new();
     STATUS.get_or_init(|| {
-        // SAFETY: a status consists of integers, which may all be 0; only this function uses it.
+        let mut status = blank();
+        // SAFETY: only this function uses the status.
         unsafe {
-            let mut status = std::mem::zeroed();
             PMPI_Status_set_elements(&raw mut status, MPI_BYTE, 0);
             PMPI_Status_set_cancelled(&raw mut status, 0);
-            status
         }
+        status
     })
 }
 
@@ -110,6 +130,11 @@ impl<'a> Statuses<'a> {
     #[inline(always)]
     pub(crate) unsafe fn new(first: *mut MPI_Status, count: c_int) -> Self {
         Statuses { first, len: usize::try_from(count).unwrap_or(0), of: PhantomData }
+    }
+
+    /// Statuses of this library.
+    pub(crate) fn to(list: &'a mut [MPI_Status]) -> Self {
+        Statuses { first: list.as_mut_ptr(), len: list.len(), of: PhantomData }
     }
 
     /// True for MPI_STATUSES_IGNORE and NULL.

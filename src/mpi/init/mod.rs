@@ -20,7 +20,7 @@ use crate::mpi::progress::hook;
 use crate::mpi::request;
 use crate::runtime::config::{self, Reach, Serve, Settings};
 use crate::runtime::process::{self, Host};
-use crate::runtime::{enter, progress, thread};
+use crate::runtime::{continuations, enter, progress, thread};
 
 /// Initializes the host, then this library.
 ///
@@ -352,6 +352,10 @@ fn finish() {
 /// Completes closed epochs and freed requests [RQ-2]. An open epoch can block later ones forever,
 /// so nothing is completed if there is one.
 fn complete_rest(call: &str) {
+    let continuations = continuations::pending();
+    if continuations != 0 {
+        log::warn!("{call}: abandoning {continuations} continuations that have not ended");
+    }
     if progress::nothing_lives() {
         return;
     }

@@ -15,6 +15,7 @@ use crate::mpi::abi::host_calls;
 use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::hook;
+use crate::runtime::continuations::{self, Thread, any_runnable};
 use crate::runtime::progress::{Backoff, sweep_from_hook};
 #[cfg(mpi_host = "mpich")]
 use crate::runtime::progress::{may_be_contacted, must_drive, oversubscribed};
@@ -35,11 +36,12 @@ pub(crate) fn collectives() -> bool {
 
 /// True if a point-to-point call or a wait must be driven: this library has something to drive, a
 /// peer may contact it, or the node is oversubscribed, since this host's own waits do not yield the
-/// core [PR-4].
+/// core [PR-4]. On every version while continuations are pending, since most hooks cannot run them.
 #[cfg(mpi_host = "mpich")]
 #[inline]
 pub(crate) fn must_drive_now() -> bool {
     collectives() && (oversubscribed() || may_be_contacted() || must_drive())
+        || continuations::pending() != 0
 }
 
 /// Calls `poll` until it gives a result. In between, makes progress for this library and the host.
@@ -54,9 +56,13 @@ pub(crate) fn until<T>(mut poll: impl FnMut() -> Option<T>) -> T {
             drop(looping);
             return result;
         }
-        let moved = sweep_from_hook();
-        if backoff.round() {
+        let mut moved = sweep_from_hook();
+        let round = backoff.round();
+        if round {
             hook::progress_host();
+        }
+        if round || any_runnable() {
+            moved |= continuations::run(Thread::Application);
         }
         if !moved {
             backoff.pause();

@@ -6,11 +6,11 @@
 //! | MPICH from 4.3 | `MPIX_Async_start` | `MPIX_Stream_progress` |
 //! | MPICH before | interposed calls (`blocking`), poll functions of `MPIX_Grequest_start` | `MPI_Iprobe` on a communicator of our own |
 //!
-//! A hook is registered while windows exist. It runs inside calls of the host, so it never waits
-//! and never enters the runtime twice. Under `MPI_THREAD_MULTIPLE` it does not run the host's
-//! progress either, because MPICH 5 aborts the job then. So it cannot receive messages, and a job
-//! that sends messages waits in loops of its own (`drive`). All these functions are looked up at
-//! run time, so one build serves every version of a host.
+//! A hook is registered while windows or continuation requests exist. It runs inside calls of the
+//! host, so it never waits and never enters the runtime twice. Under `MPI_THREAD_MULTIPLE` it does
+//! not run the host's progress either, because MPICH 5 aborts the job then. So it cannot receive
+//! messages, and a job that sends messages waits in loops of its own (`drive`). All these functions
+//! are looked up at run time, so one build serves every version of a host.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
@@ -21,7 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use crate::mpi::abi::host;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
-use crate::runtime::process::multiple;
+use crate::runtime::continuations::{self, Thread};
+use crate::runtime::process::{is_outside, multiple};
 use crate::runtime::progress;
 
 // The host's functions that take no memory of the caller are safe to call at any time between
@@ -138,7 +139,7 @@ const ON: u8 = 1;
 const LEAVING: u8 = 2;
 static HOOK: AtomicU8 = AtomicU8::new(OFF);
 
-/// Registers the hook: the first window exists.
+/// Registers the hook: the first window exists, or a continuation request.
 pub(crate) fn turn_on() {
     let optional = optional();
     if let Some(register) = optional.opal_register {
@@ -160,8 +161,15 @@ pub(crate) fn turn_on() {
     }
 }
 
-/// Removes the hook: no window exists. An async hook leaves at its next call.
+/// Removes the hook, unless there are continuation requests: no window exists. An async hook leaves
+/// at its next call.
 pub(crate) fn turn_off() {
+    if !continuations::any_groups() {
+        remove();
+    }
+}
+
+fn remove() {
     let optional = optional();
     if let Some(unregister) = optional.opal_unregister {
         if HOOK.swap(OFF, Ordering::AcqRel) == ON {
@@ -174,14 +182,20 @@ pub(crate) fn turn_off() {
 
 /// Removes the hook for good. `MPI_Finalize` would wait forever for an async hook.
 pub(crate) fn remove_and_wait() {
-    turn_off();
+    remove();
     while HOOK.load(Ordering::Acquire) == LEAVING {
         progress_host();
     }
 }
 
 extern "C" fn opal_hook() -> c_int {
-    c_int::from(catch_unwind(progress::sweep_from_hook).unwrap_or(false))
+    let moved = catch_unwind(|| {
+        let moved = progress::sweep_from_hook();
+        // This host lets its progress callbacks call MPI. But if a call of this library is on the
+        // stack, it holds the guard.
+        moved | (is_outside() && continuations::run(Thread::Application))
+    });
+    c_int::from(moved.unwrap_or(false))
 }
 
 thread_local! {
@@ -208,7 +222,12 @@ extern "C" fn async_hook(_: *mut c_void) -> c_int {
     if multiple() {
         restricted_sweep();
     } else {
-        let _ = catch_unwind(progress::sweep_from_hook);
+        let _ = catch_unwind(|| {
+            progress::sweep_from_hook();
+            if is_outside() {
+                continuations::run(Thread::Application);
+            }
+        });
     }
     ASYNC_AGAIN
 }

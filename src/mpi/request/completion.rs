@@ -1,6 +1,6 @@
 //! The calls that take requests. `persistent` answers those with active persistent requests of ours
 //! in their lists, and `direct` those that wait for generalized ones. The others go on to the host,
-//! or are driven if it has no hook. A process that has no requests of ours pays for two loads.
+//! or are driven if it has no hook. A process that has no requests of ours pays for three loads.
 
 use std::ffi::c_int;
 
@@ -16,7 +16,9 @@ use crate::mpi::progress::blocking::waits;
 #[cfg(mpi_host = "mpich")]
 use crate::mpi::progress::drive;
 use crate::mpi::request;
+use crate::mpi::request::continuation;
 use crate::mpi::request::direct;
+use crate::mpi::request::host_persistent::request_free;
 use crate::mpi::request::persistent;
 #[cfg(mpi_status_lists)]
 use crate::mpi::request::persistent::get_status;
@@ -57,7 +59,11 @@ macro_rules! completion {
                     if code.is_none() && !none_known {
                         code = $persistent;
                     }
-                    let code = code.unwrap_or_else(|| plain($($arg),*));
+                    let code = code.unwrap_or_else(|| {
+                        let code = plain($($arg),*);
+                        continuation::after_call();
+                        code
+                    });
                     if code != MPI_SUCCESS {
                         $(_ = request::correct(Status::new($status));)?
                         $(request::correct_all(Statuses::new($statuses, $most), $count);)?
@@ -193,7 +199,7 @@ completion! {
     ) => PMPI_Startall, persistent::start_all(list(requests, count));
     MPI_Request_free(
         request: *mut MPI_Request
-    ) => PMPI_Request_free, persistent::free(in_out(request));
+    ) => request_free, persistent::free(in_out(request));
     MPI_Cancel(request: *mut MPI_Request) => PMPI_Cancel, persistent::cancel(in_out(request));
 }
 

@@ -13,14 +13,16 @@
 //! generalized request.
 
 mod completion;
+pub(crate) mod continuation;
 pub(crate) mod direct;
+mod host_persistent;
 pub(crate) mod persistent;
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::hash::BuildHasherDefault;
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 
@@ -32,8 +34,9 @@ use crate::mpi::abi::host_calls;
 use crate::mpi::abi::status::{Status, Statuses};
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::hook;
+use crate::runtime::process::Own;
 use crate::runtime::registry::HandleHasher;
-use crate::runtime::{Completion, HostRequest, WindowId, process};
+use crate::runtime::{Completion, HostRequest, WindowId};
 
 /// Generalized requests that the application holds, that are pending, or that the host has not
 /// freed yet [RQ-3]. Spare requests do not count: they are reused before another is made, so the
@@ -58,8 +61,19 @@ struct Entry {
     awaited: bool,
     /// The engine's request, until it is complete.
     source: Option<(WindowId, RequestId)>,
+    /// Told of the completion in the host's place. The application no longer uses the request.
+    observer: Option<Observer>,
     /// The error that calls which complete it return.
     fault: Option<Fault>,
+}
+
+/// What is told that a request is complete, with its fault if it has failed. It is called with the
+/// guard held, and must not call the host's progress or functions of the application.
+#[derive(Clone, Copy)]
+pub(crate) struct Observer {
+    pub(crate) tell: fn(u64, Option<Fault>),
+    /// The first argument.
+    pub(crate) of: u64,
 }
 
 /// Spare requests that are kept for reuse.
@@ -110,49 +124,30 @@ impl Contents {
 const KEPT: usize = 1024;
 
 /// All generalized requests of this process. The host may run the free function inside calls that
-/// this library makes while it holds the runtime's guard. So the table has a lock of its own, which
-/// is never held across a call of the host.
-struct Table {
-    /// A thread is inside: a lock under `MPI_THREAD_MULTIPLE`, unused below.
-    inside: AtomicBool,
-    contents: UnsafeCell<Contents>,
-}
+/// this library makes while it holds the runtime's guard. So the table has a lock of its own.
+struct Table(Own<Contents>);
 
-// SAFETY: `contents` is reached in `Table::with` alone, by one thread at a time: under
-// MPI_THREAD_MULTIPLE by the one that has set `inside` from false to true, below that level by the
-// only one that MPI lets call. The host's handles may be used in any thread.
-unsafe impl Sync for Table {}
-
-static TABLE: Table = Table {
-    inside: AtomicBool::new(false),
-    contents: UnsafeCell::new(Contents {
-        slab: Slab::new(),
-        numbers: HashMap::with_hasher(BuildHasherDefault::new()),
-        last: None,
-        spare: Vec::new(),
-    }),
-};
+static TABLE: Table = Table(
+    // SAFETY: the host's handles may be used in any thread, and so may functions of this library.
+    unsafe {
+        Own::new(Contents {
+            slab: Slab::new(),
+            numbers: HashMap::with_hasher(BuildHasherDefault::new()),
+            last: None,
+            spare: Vec::new(),
+        })
+    },
+);
 
 impl Table {
     /// Runs `body`, which neither panics nor calls the host, on the table.
     #[inline]
     fn with<R>(&self, body: impl FnOnce(&mut Contents) -> R) -> R {
-        let locks = process::multiple();
-        if locks {
-            while self.inside.swap(true, Ordering::Acquire) {
-                // The other thread leaves in some ten nanoseconds, unless it was preempted.
-                std::thread::yield_now();
-            }
-        }
-        // SAFETY: this thread is the only one inside (see `Table`), and `body` cannot come back
-        // here.
-        let contents = unsafe { &mut *self.contents.get() };
-        let result = body(contents);
-        ALIVE.store((contents.slab.len() - contents.spare.len()) as i64, Ordering::Relaxed);
-        if locks {
-            self.inside.store(false, Ordering::Release);
-        }
-        result
+        self.0.with(|contents| {
+            let result = body(contents);
+            ALIVE.store((contents.slab.len() - contents.spare.len()) as i64, Ordering::Relaxed);
+            result
+        })
     }
 
     /// Makes an entry.
@@ -163,6 +158,7 @@ impl Table {
             engine_refers: true,
             awaited: false,
             source: None,
+            observer: None,
             fault: None,
         };
         let index = self.with(|contents| contents.slab.insert(entry).index);
@@ -221,6 +217,11 @@ pub(crate) fn comm_in_use() -> MPI_Comm {
     MPI_Comm::of(COMM.load(Ordering::Relaxed))
 }
 
+/// A communicator for tokens of requests that need no window.
+pub(crate) fn comm_or_self() -> MPI_Comm {
+    if COMM.load(Ordering::Relaxed) == 0 { MPI_COMM_SELF } else { comm_in_use() }
+}
+
 /// Makes a pending request.
 pub(crate) fn pending(request: Out<'_, MPI_Request>) -> Result<HostRequest, c_int> {
     if let Some((number, spare)) = TABLE.with(Contents::take_spare) {
@@ -264,15 +265,24 @@ pub(crate) fn complete(number: HostRequest, completion: Completion) {
         Completion::NotAttached => Some(Fault::unattached()),
         Completion::WindowBroken(why) => Some(Fault::broken(why)),
     };
-    let mut awaited = false;
+    let (mut awaited, mut observer) = (false, None);
     let changed = TABLE.change(number, |entry| {
-        awaited = entry.awaited;
-        (entry.engine_refers, entry.source, entry.fault) = (awaited, None, fault);
+        (awaited, observer) = (entry.awaited, entry.observer.take());
+        let stays = awaited || observer.is_some();
+        (entry.engine_refers, entry.source, entry.fault) = (stays, None, fault);
     });
-    match changed {
-        Some(_) if awaited => {}
-        Some(request) => complete_at_host(request),
-        None => log::error!("a request was completed twice"),
+    match (changed, observer) {
+        (Some(_), Some(observer)) => {
+            if !recycle(number)
+                && let Some(request) = changed
+            {
+                host_calls::request_free(&Cell::new(request));
+            }
+            (observer.tell)(observer.of, fault);
+        }
+        (Some(_), None) if awaited => {}
+        (Some(request), None) => complete_at_host(request),
+        (None, _) => log::error!("a request was completed twice"),
     }
 }
 
@@ -314,6 +324,40 @@ pub(crate) fn await_source(request: MPI_Request) -> Option<(HostRequest, WindowI
         let (window, id) = entry.source?;
         entry.awaited = true;
         Some((number, window, id))
+    })
+}
+
+/// What [`observe`] has found.
+pub(crate) enum Observed {
+    /// The observer will be told.
+    Pending,
+    /// The request has an observer already.
+    Taken,
+    /// It is not a pending request of ours: the host answers for it.
+    AtHost,
+}
+
+/// Has an observer told of a request's completion, if it is one of ours and pending. From then on
+/// the application must not use the request.
+pub(crate) fn observe(request: MPI_Request, observer: Observer) -> Observed {
+    TABLE.with(|contents| {
+        let found = contents.find(request.key()).and_then(|number| contents.get(number));
+        match found {
+            Some((_, entry)) if entry.observer.is_some() => Observed::Taken,
+            Some((_, entry)) if entry.source.is_some() => {
+                entry.observer = Some(observer);
+                Observed::Pending
+            }
+            _ => Observed::AtHost,
+        }
+    })
+}
+
+/// Whether a request of ours has an observer.
+pub(crate) fn is_observed(request: MPI_Request) -> bool {
+    TABLE.with(|contents| {
+        let found = contents.find(request.key()).and_then(|number| contents.get(number));
+        found.is_some_and(|(_, entry)| entry.observer.is_some())
     })
 }
 

@@ -7,6 +7,7 @@ use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::{Fault, Place, boundary, raise};
 use crate::mpi::abi::sys::*;
 use crate::mpi::request;
+use crate::mpi::request::continuation;
 use crate::runtime::progress::{step, sweep, sweep_between_calls, wait_until};
 use crate::runtime::registry::is_left_to_host;
 use crate::runtime::{Guard, HandleState, HostHandle, Scope, Window, WindowId, enter};
@@ -34,7 +35,9 @@ pub(crate) fn on_window(
     boundary(call, || {
         let mut guard = enter();
         if guard.windows.call(HostHandle(window.key())) {
-            return end(call, window, body(guard));
+            let code = end(call, window, body(guard));
+            continuation::after_call();
+            return code;
         }
         let state = guard.windows.state(HostHandle(window.key()));
         drop(guard);
@@ -53,7 +56,9 @@ pub(crate) fn on_our_window(
     boundary(call, || {
         let mut guard = enter();
         if guard.windows.call(HostHandle(window.key())) {
-            return end(call, window, body(guard));
+            let code = end(call, window, body(guard));
+            continuation::after_call();
+            return code;
         }
         let state = guard.windows.state(HostHandle(window.key()));
         drop(guard);

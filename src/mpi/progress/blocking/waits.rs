@@ -10,13 +10,14 @@ use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 use crate::mpi::progress::hook;
+use crate::runtime::continuations;
 use crate::runtime::progress::{may_be_contacted, must_drive, nothing_lives, sweep_from_hook};
 
 /// Whether `MPI_Waitall` is driven. On hosts with a hook too, while this library has something to
 /// drive: MPICH's own fails an assertion if a list has both a pending generalized request and
 /// MPI_REQUEST_NULL (seen in 5.0.2).
 pub(crate) fn drives_wait_all() -> bool {
-    must_drive() || drive::collectives() && may_be_contacted()
+    must_drive() || drive::collectives() && may_be_contacted() || continuations::pending() != 0
 }
 
 /// Whether tests sweep: the host has no hook, and there are windows.

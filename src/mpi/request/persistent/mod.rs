@@ -1,4 +1,5 @@
-//! Persistent requests for tagged notifications, in every call of MPI that takes requests.
+//! Persistent requests of ours, in every call of MPI that takes requests: those for tagged
+//! notifications, and continuation requests.
 //!
 //! The application holds a token: a persistent receive from `MPI_PROC_NULL` that is never started.
 //! So its handle can be stored, compared and converted like any other, but this library makes the
@@ -25,8 +26,10 @@ use crate::mpi::abi::status::{Status, Statuses};
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 use crate::mpi::request;
+use crate::mpi::request::continuation;
 use crate::mpi::request::direct::wait_for_request;
-use crate::runtime::persistent::{self, NotStarted, State, state_after_look};
+use crate::runtime::continuations::{self, GroupId, Properties};
+use crate::runtime::persistent::{self, Failure, NotStarted, State, state_after_look};
 use crate::runtime::progress::{FocusedPoll, step};
 use crate::runtime::{Guard, HostHandle, WindowId, enter};
 
@@ -45,6 +48,26 @@ pub(crate) fn make(
     guard.persistent.insert(made.key(), window, source);
     request.write(made);
     Some(())
+}
+
+/// Makes a continuation request. `None`: the host could not make its token.
+pub(crate) fn make_continuation_request(
+    properties: Properties,
+    request: Out<'_, MPI_Request>,
+) -> Option<()> {
+    let mut made = MPI_REQUEST_NULL;
+    if host_calls::null_recv_init(request::comm_or_self(), &mut made) != MPI_SUCCESS {
+        return None;
+    }
+    let group = continuations::with(|all| all.make_group(properties));
+    enter().persistent.insert_continuations(made.key(), group);
+    request.write(made);
+    Some(())
+}
+
+/// The continuations of a request, if it is a continuation request.
+fn continuations_of(request: MPI_Request) -> Option<GroupId> {
+    enter().persistent.continuation_request(request.key())
 }
 
 /// The state of a request, if it is one of ours and active.
@@ -69,13 +92,26 @@ fn finish(request: MPI_Request, status: Status<'_>) -> Result<(), Fault> {
     drop(guard);
     match state {
         Some(State::Complete(arrival)) => fill(status, arrival),
-        Some(State::Failed(why)) => {
+        Some(State::Failed(failure)) => {
             fill(status, None);
-            return Err(Fault::broken(why));
+            return Err(fault_of(failure));
         }
         _ => {}
     }
     Ok(())
+}
+
+#[cold]
+fn fault_of(failure: Failure) -> Fault {
+    match failure {
+        Failure::Window(why) => Fault::broken(why),
+        Failure::Continuation(code) => {
+            let mut class = MPI_ERR_OTHER;
+            host_calls::error_class(code, &mut class);
+            let text = "a continuation has failed; MPIX_Continue_get_failed returns its data";
+            Fault::new(class, text)
+        }
+    }
 }
 
 /// As [`finish`], for a call that completes one request; returns the call's code.
@@ -102,6 +138,9 @@ pub(crate) fn fill(status: Status<'_>, arrival: Option<Arrival>) {
 
 /// Waits until a request is complete.
 fn wait_for(request: MPI_Request) {
+    if let Some(group) = continuations_of(request) {
+        return continuation::wait(group);
+    }
     let guard = enter();
     let Some((window, id)) = guard.persistent.waits_on(request.key()) else { return };
     let mut focused = FocusedPoll::default();
@@ -117,9 +156,13 @@ pub(crate) fn wait(request: Option<&Cell<MPI_Request>>, status: Status<'_>) -> O
     let ours = request?.get();
     let guard = enter();
     let Some((window, id)) = guard.persistent.waits_on(ours.key()) else {
+        let continuations = guard.persistent.continuation_request(ours.key());
         drop(guard);
         // From MPI_PROC_NULL, or of a window that is gone: complete, if it is active.
         active(ours)?;
+        if let Some(group) = continuations {
+            continuation::wait(group);
+        }
         return Some(finish_one("MPI_Wait", ours, status));
     };
     let state = guard[window].engine.expectation_state(id);
@@ -153,6 +196,10 @@ pub(crate) fn wait(request: Option<&Cell<MPI_Request>>, status: Status<'_>) -> O
 
 /// Whether an active request of ours is complete, at once or after a sweep.
 fn tested(request: MPI_Request) -> bool {
+    if let Some(group) = continuations_of(request) {
+        continuation::test(group);
+        return is_complete(request);
+    }
     is_complete(request) || {
         step(enter());
         is_complete(request)
@@ -215,10 +262,19 @@ impl Mixed {
 
     /// Whether all of ours are complete, at once or after one step of progress.
     fn all_complete_after_step(&self) -> bool {
+        self.run_continuations();
         self.all_complete() || {
             step(enter());
             self.all_complete()
         }
+    }
+
+    /// Runs continuations for the continuation requests among ours.
+    fn run_continuations(&self) {
+        self.ours
+            .iter()
+            .filter_map(|(_, request)| continuations_of(*request))
+            .for_each(continuation::test);
     }
 
     fn first_complete(&self) -> Option<(usize, MPI_Request)> {
@@ -330,7 +386,10 @@ pub(crate) fn wait_any(
 ) -> Option<c_int> {
     let requests = requests?;
     let mut mixed = Mixed::of(requests.iter().map(Cell::get))?;
-    Some(drive::until(|| any("MPI_Waitany", &mut mixed, requests, index, status)))
+    Some(drive::until(|| {
+        mixed.run_continuations();
+        any("MPI_Waitany", &mut mixed, requests, index, status)
+    }))
 }
 
 /// `MPI_Testany`
@@ -343,6 +402,7 @@ pub(crate) fn test_any(
     let requests = requests?;
     let mut mixed = Mixed::of(requests.iter().map(Cell::get))?;
     step(enter());
+    mixed.run_continuations();
     let code = any("MPI_Testany", &mut mixed, requests, index, status);
     flag.write(c_int::from(code.is_some()));
     if code.is_none() {
@@ -399,6 +459,7 @@ pub(crate) fn wait_some(
         step(enter());
     }
     let (number, code) = drive::until(|| {
+        mixed.run_continuations();
         let (number, code) = some(call, &mut mixed, requests, indices, statuses);
         (number > 0 || code != MPI_SUCCESS || !waits).then_some((number, code))
     });

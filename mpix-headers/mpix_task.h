@@ -1,0 +1,60 @@
+/*
+ * mpix_task.h - tasks that are complete when requests are
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * Not included by mpix_rma.h, because it needs the compiler's <omp.h>. Compile with OpenMP 5.0 or
+ * later (gcc -fopenmp, clang -fopenmp).
+ *
+ * Source: OpenMP 5.0, section 2.10.1 (the detach clause); Sala et al., "Integrating blocking and
+ * non-blocking MPI primitives with task-based programming models" (Parallel Computing 85, 2019).
+ */
+#ifndef MPIX_TASK_H
+#define MPIX_TASK_H
+
+#include "mpix_rma.h"
+#include <omp.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * MPIX_Task_detach - the event of an OpenMP task is fulfilled when requests are complete
+ *
+ *     omp_event_handle_t event;
+ *     #pragma omp task detach(event) depend(out : row)
+ *     {
+ *         MPI_Request request;
+ *         MPI_Win_start(neighbours, 0, win);
+ *         MPI_Get(row, ..., win);
+ *         MPIX_Win_icomplete(win, &request);
+ *         MPIX_Task_detach(1, &request, MPI_STATUSES_IGNORE, event);
+ *     }
+ *     #pragma omp task depend(in : row)
+ *     use(row);                                    (starts when the epoch is complete)
+ *
+ *   n          number of requests; 0 fulfils the event at once
+ *   reqs       requests of this library and of the host, as for MPIX_Continueall. They are
+ *              MPI_REQUEST_NULL when the call returns, and may go away
+ *   statuses   filled before the event is fulfilled, or MPI_STATUSES_IGNORE. They must be there
+ *              until then
+ *   event      the event of a detach clause
+ *
+ * The call returns at once, and no thread waits. Under MPI_THREAD_MULTIPLE the first call starts
+ * the progress thread, so the event is fulfilled even if all threads compute or wait in OpenMP. On
+ * lower thread levels it is fulfilled in calls of MPI and of this library.
+ *
+ * A request that fails fulfils the event too; the error is in its status and in the log.
+ *
+ * Errors, on MPI_COMM_WORLD: those of MPIX_Continueall, MPI_ERR_UNSUPPORTED_OPERATION (no OpenMP
+ * runtime that has omp_fulfill_event is loaded).
+ */
+int MPIX_Task_detach(int n, MPI_Request reqs[], MPI_Status statuses[], omp_event_handle_t event);
+int PMPIX_Task_detach(int n, MPI_Request reqs[], MPI_Status statuses[], omp_event_handle_t event);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* MPIX_TASK_H */

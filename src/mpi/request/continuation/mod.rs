@@ -1,0 +1,247 @@
+//! Continuations in terms of the host: which requests a continuation waits for, and where their
+//! statuses go [CO-1].
+//!
+//! A pending request of ours tells its [`Observer`] that it is complete; the others are requests of
+//! the host, which calls test in turns (`at_host`). `run` calls the callbacks. The bookkeeping
+//! between the two is [`continuations`].
+
+mod at_host;
+mod run;
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::sync::OnceLock;
+
+use crate::engine::slab::{Key, Slab};
+use crate::mpi::abi::argument::Out;
+use crate::mpi::abi::error::{Fault, code_of};
+use crate::mpi::abi::status::{Status, Statuses};
+use crate::mpi::abi::sys::*;
+use crate::mpi::progress::hook;
+use crate::mpi::request::{self, Observed, Observer, host_persistent};
+use crate::runtime::continuations::{self, Callback, ContinuationId, GroupId, Properties};
+use crate::runtime::process::Own;
+use crate::runtime::{enter, thread};
+
+pub(crate) use run::{after_call, test, wait};
+
+/// A callback as the application passes it.
+pub(crate) type Function = unsafe extern "C" fn(c_int, *mut c_void) -> c_int;
+
+// The flags, with the values that `mpix_continue.h` gives them.
+pub(crate) const REQUESTS_FREE: c_int = 1 << 1;
+const POLL_ONLY: c_int = 1 << 2;
+const DEFER_COMPLETE: c_int = 1 << 3;
+pub(crate) const INVOKE_FAILED: c_int = 1 << 4;
+
+/// One of the requests that a continuation waits for.
+#[derive(Clone, Copy)]
+struct Attached {
+    continuation: ContinuationId,
+    /// The application's handle, or NULL if it is no longer there.
+    handle: *mut MPI_Request,
+    /// Where the application wants the status, or NULL.
+    status: *mut MPI_Status,
+}
+
+impl Attached {
+    /// The request is complete with this error code and status (`None`: the empty one). `left` is
+    /// what is left of it: MPI_REQUEST_NULL, unless it is persistent after all.
+    fn complete(self, error: c_int, status: Option<MPI_Status>, left: MPI_Request) {
+        // SAFETY: `MPIX_Continue` requires that the application keeps the handle, unless it passes
+        // MPIX_CONT_REQUESTS_FREE, and the status, both to this library alone, until the callback
+        // is called, which cannot happen before the call below.
+        unsafe {
+            if !self.handle.is_null() {
+                self.handle.write(left);
+            }
+            let place = Status::new(self.status);
+            match status {
+                Some(status) => place.copy(status),
+                None => place.fill_empty(),
+            }
+            place.set_error(error);
+        }
+        continuations::with(|all| all.request_completed(self.continuation, error));
+    }
+}
+
+/// Pending requests of ours that continuations wait for, by what their observers are given.
+// SAFETY: the addresses are the application's memory, which any thread may write.
+static OBSERVED: Own<Slab<Attached>> = unsafe { Own::new(Slab::new()) };
+
+/// Called when an observed request is complete.
+fn observed(number: u64, fault: Option<Fault>) {
+    let error = fault.map_or(MPI_SUCCESS, |fault| code_of("a nonblocking call", fault));
+    let attached = OBSERVED.with(|all| {
+        let key = Key::of_word(number)?;
+        let attached = *all.get(key)?;
+        all.remove(key);
+        Some(attached)
+    });
+    if let Some(attached) = attached {
+        attached.complete(error, None, MPI_REQUEST_NULL);
+    }
+}
+
+/// Makes a continuation request.
+pub(crate) fn init(
+    flags: c_int,
+    max_poll: c_int,
+    on_any_thread: bool,
+    made: Out<'_, MPI_Request>,
+) -> Result<(), Fault> {
+    if made.is_null() {
+        return Err(Fault::new(MPI_ERR_ARG, "cont_req is NULL"));
+    }
+    if flags & !POLL_ONLY != 0 {
+        return Err(Fault::new(MPI_ERR_ARG, "flags has bits other than MPIX_CONT_POLL_ONLY"));
+    }
+    let Ok(max_poll) = u32::try_from(max_poll) else {
+        return Err(Fault::new(MPI_ERR_ARG, "max_poll is negative"));
+    };
+    let properties = Properties {
+        poll_only: flags & POLL_ONLY != 0,
+        on_any_thread,
+        most_per_test: (max_poll > 0).then_some(max_poll),
+    };
+    continuations::set_runner(run::run);
+    if request::persistent::make_continuation_request(properties, made).is_none() {
+        return Err(Fault::new(MPI_ERR_INTERN, "the host could not make a persistent request"));
+    }
+    hook::turn_on();
+    Ok(())
+}
+
+/// What a continuation belongs to.
+#[derive(Clone, Copy)]
+pub(crate) enum Owner {
+    Request(MPI_Request),
+    /// The continuations of this library's own callbacks, which any thread may run.
+    Library,
+}
+
+/// The continuations of this library's own callbacks, always started.
+fn own_group() -> GroupId {
+    static OWN: OnceLock<GroupId> = OnceLock::new();
+    *OWN.get_or_init(|| {
+        continuations::set_runner(run::run);
+        let properties = Properties { on_any_thread: true, ..Properties::default() };
+        let group = continuations::with(|all| {
+            let group = all.make_group(properties);
+            all.start(group);
+            group
+        });
+        hook::turn_on();
+        group
+    })
+}
+
+/// The continuation request behind a handle.
+fn group(request: MPI_Request) -> Result<GroupId, Fault> {
+    let found = enter().persistent.continuation_request(request.key());
+    found.ok_or_else(|| {
+        let text = "cont_req is not a request of MPIX_Continue_init, or has been freed";
+        Fault::new(MPI_ERR_REQUEST, text)
+    })
+}
+
+/// The arguments of a call that adds a continuation.
+pub(crate) struct Arguments<'a> {
+    /// `None`: the array is NULL, or the count negative.
+    pub(crate) requests: Option<&'a [Cell<MPI_Request>]>,
+    pub(crate) function: Option<Function>,
+    pub(crate) data: *mut c_void,
+    pub(crate) flags: c_int,
+    pub(crate) statuses: Statuses<'a>,
+    pub(crate) owner: Owner,
+}
+
+/// Adds a continuation that waits for requests.
+pub(crate) fn attach(arguments: &Arguments<'_>) -> Result<(), Fault> {
+    let Arguments { requests, function, data, flags, statuses, owner } = *arguments;
+    let Some(requests) = requests else {
+        return Err(Fault::new(MPI_ERR_COUNT, "count is negative, or requests is NULL"));
+    };
+    let Some(function) = function else { return Err(Fault::new(MPI_ERR_ARG, "cb is NULL")) };
+    if flags & !(REQUESTS_FREE | DEFER_COMPLETE | INVOKE_FAILED) != 0 {
+        return Err(Fault::new(MPI_ERR_ARG, "flags has unknown bits"));
+    }
+    let group = match owner {
+        Owner::Request(request) => group(request)?,
+        Owner::Library => own_group(),
+    };
+    requests.iter().try_for_each(|request| check(request.get()))?;
+    // One more than there are requests, so that the continuation waits until all are attached.
+    let awaited = requests.len() + 1;
+    let despite_errors = flags & INVOKE_FAILED != 0;
+    let callback = Callback { function, data };
+    let added = continuations::with(|all| {
+        let added = all.add(group, callback, awaited, despite_errors)?;
+        Some((added, all.is_alone()))
+    });
+    let Some((continuation, alone)) = added else {
+        return Err(Fault::new(MPI_ERR_REQUEST, "cont_req has been freed"));
+    };
+    if alone {
+        thread::wake();
+    }
+    for (at, request) in requests.iter().enumerate() {
+        let handle = request.get();
+        let status = statuses.at(at);
+        let kept = if flags & REQUESTS_FREE == 0 { request.as_ptr() } else { std::ptr::null_mut() };
+        if kept.is_null() {
+            request.set(MPI_REQUEST_NULL);
+        }
+        attach_one(handle, Attached { continuation, handle: kept, status: status.as_ptr() });
+    }
+    continuations::with(|all| all.request_completed(continuation, MPI_SUCCESS));
+    if flags & DEFER_COMPLETE == 0 {
+        after_call();
+    }
+    Ok(())
+}
+
+/// Refuses requests that no continuation can wait for.
+fn check(request: MPI_Request) -> Result<(), Fault> {
+    if request == MPI_REQUEST_NULL {
+        return Err(Fault::new(MPI_ERR_REQUEST, "a request is MPI_REQUEST_NULL"));
+    }
+    if enter().persistent.is_known(request.key()) || host_persistent::is_persistent(request) {
+        return Err(Fault::new(MPI_ERR_REQUEST, "a request is persistent"));
+    }
+    if request::is_observed(request) {
+        return Err(Fault::new(MPI_ERR_REQUEST, "a request has a continuation already"));
+    }
+    Ok(())
+}
+
+fn attach_one(request: MPI_Request, attached: Attached) {
+    let key = OBSERVED.with(|all| all.insert(attached));
+    match request::observe(request, Observer { tell: observed, of: key.to_word() }) {
+        Observed::Pending => {}
+        // Given twice in one call: complete when the first is.
+        Observed::Taken => observed(key.to_word(), None),
+        Observed::AtHost => {
+            OBSERVED.with(|all| all.remove(key));
+            at_host::attach(request, attached);
+        }
+    }
+}
+
+/// Takes at most `most` continuations that have failed; calls `give` with the data of each. Returns
+/// their number.
+pub(crate) fn take_failed(
+    continuation_request: MPI_Request,
+    most: c_int,
+    mut give: impl FnMut(usize, *mut c_void),
+) -> Result<c_int, Fault> {
+    let group = group(continuation_request)?;
+    let mut number = 0;
+    while number < most {
+        let Some(failed) = continuations::with(|all| all.take_failed(group)) else { break };
+        give(number as usize, failed.data);
+        number += 1;
+    }
+    Ok(number)
+}
