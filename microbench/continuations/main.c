@@ -48,11 +48,12 @@ static int count_run(int error, void *data)
     return MPI_SUCCESS;
 }
 
-/* One epoch that puts a number into the other rank's window, which that rank checks. */
+/* One epoch that puts a number into the other rank's window, which that rank checks. It may be one
+ * epoch behind, so there are two places. */
 static void epoch(int64_t number, bool continues)
 {
     MPI_Request request;
-    MPI_Put(&number, 1, MPI_INT64_T, 1 - rank, 0, 1, MPI_INT64_T, win);
+    MPI_Put(&number, 1, MPI_INT64_T, 1 - rank, number % 2, 1, MPI_INT64_T, win);
     MPIX_Win_ifence(0, win, &request);
     if (continues) {
         long before = ran;
@@ -63,7 +64,7 @@ static void epoch(int64_t number, bool continues)
     } else {
         MPI_Wait(&request, MPI_STATUS_IGNORE);
     }
-    right &= *base == number;
+    right &= base[number % 2] == number;
 }
 
 static void measure_epochs(int batches, long rounds)
@@ -202,8 +203,8 @@ int main(int argc, char **argv)
         fputs("continuations: needs two ranks\n", stderr);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
-    MPI_Win_allocate(sizeof *base, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
-    *base = 0;
+    MPI_Win_allocate(2 * sizeof *base, sizeof *base, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
+    base[0] = base[1] = 0;
     MPIX_Continue_init(0, 0, MPI_INFO_NULL, &all);
     MPI_Start(&all);
     measure_epochs(batches, epochs);

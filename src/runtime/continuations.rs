@@ -159,11 +159,17 @@ impl<C: Copy> Continuations<C> {
         }
     }
 
-    /// Starts a continuation request that is inactive.
-    pub fn start(&mut self, group: GroupId) {
-        let Some(started) = self.groups.get_mut(group.0) else { return };
+    /// Starts a continuation request. False if it is not inactive.
+    pub fn start(&mut self, group: GroupId) -> bool {
+        let Some(started) = self.groups.get_mut(group.0) else { return false };
+        if started.active {
+            return false;
+        }
         started.active = true;
-        self.release(group.0);
+        if !started.held.is_empty() {
+            self.release(group.0);
+        }
+        true
     }
 
     /// Makes a continuation request inactive after a call has completed it. Its continuations that

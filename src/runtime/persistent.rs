@@ -178,7 +178,9 @@ impl PersistentRequests {
         let Some(notice) = self.table.get_mut(&request) else { return Ok(()) };
         match notice.source {
             Source::Window(window, id) => start(&mut windows[window], id),
-            Source::Continuations(group) => continuations::with(|all| all.start(group)),
+            Source::Continuations(group) => {
+                continuations::with(|all| all.start(group));
+            }
             Source::ProcNull | Source::WindowGone => notice.state = State::Complete(None),
         }
         Ok(())

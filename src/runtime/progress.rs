@@ -155,7 +155,8 @@ pub(crate) fn sweep_from_hook() -> bool {
         } else {
             expectant -= 1;
         }
-        if is_wanted() {
+        // A continuation may be all that the caller waits for.
+        if is_wanted() || any_runnable() {
             break;
         }
     }

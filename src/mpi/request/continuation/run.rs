@@ -89,8 +89,8 @@ fn run_for(group: GroupId, most: u32) {
     });
 }
 
-fn is_pending(group: GroupId) -> bool {
-    continuations::with(|all| all.state(group)) == GroupState::Active
+fn state(group: GroupId) -> GroupState {
+    continuations::with(|all| all.state(group))
 }
 
 /// Makes progress for a test of a continuation request, and runs as many continuations as it lets a
@@ -101,17 +101,21 @@ pub(crate) fn test(group: GroupId) {
     run_for(group, most.unwrap_or(u32::MAX));
 }
 
-/// Waits for a continuation request.
-pub(crate) fn wait(group: GroupId) {
+/// Waits for a continuation request, if it is active. Returns its state.
+pub(crate) fn wait(group: GroupId) -> GroupState {
+    let poll_only = continuations::with(|all| all.properties(group)).poll_only;
     let mut long = LongWait::default();
     drive::until(|| {
-        run_for(group, PER_CALL);
-        if !is_pending(group) {
-            return Some(());
+        if poll_only || any_runnable() || any_at_host() {
+            run_for(group, PER_CALL);
+        }
+        let state = state(group);
+        if state != GroupState::Active {
+            return Some(state);
         }
         long.note(group);
         None
-    });
+    })
 }
 
 /// Logs a wait that lasts long, once.

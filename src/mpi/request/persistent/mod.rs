@@ -28,7 +28,7 @@ use crate::mpi::progress::drive;
 use crate::mpi::request;
 use crate::mpi::request::continuation;
 use crate::mpi::request::direct::wait_for_request;
-use crate::runtime::continuations::{self, GroupId, Properties};
+use crate::runtime::continuations::{self, GroupId, GroupState, Properties};
 use crate::runtime::persistent::{self, Failure, NotStarted, State, state_after_look};
 use crate::runtime::progress::{FocusedPoll, step};
 use crate::runtime::{Guard, HostHandle, WindowId, enter};
@@ -139,7 +139,8 @@ pub(crate) fn fill(status: Status<'_>, arrival: Option<Arrival>) {
 /// Waits until a request is complete.
 fn wait_for(request: MPI_Request) {
     if let Some(group) = continuations_of(request) {
-        return continuation::wait(group);
+        continuation::wait(group);
+        return;
     }
     let guard = enter();
     let Some((window, id)) = guard.persistent.waits_on(request.key()) else { return };
@@ -158,11 +159,11 @@ pub(crate) fn wait(request: Option<&Cell<MPI_Request>>, status: Status<'_>) -> O
     let Some((window, id)) = guard.persistent.waits_on(ours.key()) else {
         let continuations = guard.persistent.continuation_request(ours.key());
         drop(guard);
+        if let Some(group) = continuations {
+            return wait_for_continuations(group, ours, status);
+        }
         // From MPI_PROC_NULL, or of a window that is gone: complete, if it is active.
         active(ours)?;
-        if let Some(group) = continuations {
-            continuation::wait(group);
-        }
         return Some(finish_one("MPI_Wait", ours, status));
     };
     let state = guard[window].engine.expectation_state(id);
@@ -191,6 +192,24 @@ pub(crate) fn wait(request: Option<&Cell<MPI_Request>>, status: Status<'_>) -> O
         return Some(finish_one("MPI_Wait", ours, status));
     }
     fill(status, met);
+    Some(MPI_SUCCESS)
+}
+
+/// `MPI_Wait` for a continuation request.
+fn wait_for_continuations(
+    group: GroupId,
+    request: MPI_Request,
+    status: Status<'_>,
+) -> Option<c_int> {
+    match continuation::wait(group) {
+        GroupState::Inactive => return None,
+        GroupState::Active | GroupState::Failed(_) => {
+            return Some(finish_one("MPI_Wait", request, status));
+        }
+        GroupState::Complete => {}
+    }
+    continuations::with(|all| all.deactivate(group));
+    fill(status, None);
     Some(MPI_SUCCESS)
 }
 
@@ -533,7 +552,13 @@ pub(crate) fn start(request: Option<&Cell<MPI_Request>>) -> Option<c_int> {
     let ours = request.get();
     let mut guard = enter();
     let Some((window, id)) = guard.persistent.waits_on(ours.key()) else {
+        let group = guard.persistent.continuation_request(ours.key());
         drop(guard);
+        if let Some(group) = group
+            && continuations::with(|all| all.start(group))
+        {
+            return Some(MPI_SUCCESS);
+        }
         return start_list(CALL, std::slice::from_ref(request));
     };
     let found = &mut guard[window];
