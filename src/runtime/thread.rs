@@ -17,6 +17,8 @@ use super::progress::{nothing_lives, oversubscribed, sweep_from_hook};
 /// The thread, while it runs.
 static THREAD: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
 static STOP: AtomicBool = AtomicBool::new(false);
+/// Whether it runs, for those who need not wait for the lock.
+static EXISTS: AtomicBool = AtomicBool::new(false);
 
 fn running() -> MutexGuard<'static, Option<JoinHandle<()>>> {
     THREAD.lock().unwrap_or_else(PoisonError::into_inner)
@@ -38,6 +40,7 @@ const NAP: Duration = Duration::from_micros(50);
 pub(crate) fn start() -> io::Result<()> {
     STOP.store(false, Ordering::Release);
     *running() = Some(thread::Builder::new().name("mpix-rma".into()).spawn(drive)?);
+    EXISTS.store(true, Ordering::Release);
     Ok(())
 }
 
@@ -56,6 +59,7 @@ pub(crate) fn ensure() -> io::Result<()> {
 /// Ends the thread, if it runs, before the host is finalized.
 pub(crate) fn stop() {
     let thread = running().take();
+    EXISTS.store(false, Ordering::Release);
     if let Some(thread) = thread {
         STOP.store(true, Ordering::Release);
         thread.thread().unpark();
@@ -66,6 +70,9 @@ pub(crate) fn stop() {
 
 /// Wakes the thread when the first window is made, or the first continuation.
 pub(crate) fn wake() {
+    if !EXISTS.load(Ordering::Acquire) {
+        return;
+    }
     if let Some(thread) = &*running() {
         thread.thread().unpark();
     }

@@ -21,7 +21,7 @@ use crate::mpi::progress::hook;
 use crate::mpi::request::{self, Observed, Observer, host_persistent};
 use crate::runtime::continuations::{self, Callback, ContinuationId, GroupId, Properties};
 use crate::runtime::process::Own;
-use crate::runtime::{enter, thread};
+use crate::runtime::{Guard, enter, thread};
 
 pub(crate) use run::{after_call, test, wait};
 
@@ -138,9 +138,8 @@ fn own_group() -> GroupId {
 }
 
 /// The continuation request behind a handle.
-fn group(request: MPI_Request) -> Result<GroupId, Fault> {
-    let found = enter().persistent.continuation_request(request.key());
-    found.ok_or_else(|| {
+fn group_of(guard: &Guard, request: MPI_Request) -> Result<GroupId, Fault> {
+    guard.persistent.continuation_request(request.key()).ok_or_else(|| {
         let text = "cont_req is not a request of MPIX_Continue_init, or has been freed";
         Fault::new(MPI_ERR_REQUEST, text)
     })
@@ -167,13 +166,10 @@ pub(crate) fn attach(arguments: &Arguments<'_>) -> Result<(), Fault> {
     if flags & !(REQUESTS_FREE | DEFER_COMPLETE | INVOKE_FAILED) != 0 {
         return Err(Fault::new(MPI_ERR_ARG, "flags has unknown bits"));
     }
-    let group = match owner {
-        Owner::Request(request) => group(request)?,
-        Owner::Library => own_group(),
-    };
-    requests.iter().try_for_each(|request| check(request.get()))?;
+    let group = check(owner, requests)?;
     // One more than there are requests, so that the continuation waits until all are attached.
-    let awaited = requests.len() + 1;
+    let holds = requests.len() != 1;
+    let awaited = requests.len() + usize::from(holds);
     let despite_errors = flags & INVOKE_FAILED != 0;
     let callback = Callback { function, data };
     let added = continuations::with(|all| {
@@ -195,25 +191,37 @@ pub(crate) fn attach(arguments: &Arguments<'_>) -> Result<(), Fault> {
         }
         attach_one(handle, Attached { continuation, handle: kept, status: status.as_ptr() });
     }
-    continuations::with(|all| all.request_completed(continuation, MPI_SUCCESS));
+    if holds {
+        continuations::with(|all| all.request_completed(continuation, MPI_SUCCESS));
+    }
     if flags & DEFER_COMPLETE == 0 {
         after_call();
     }
     Ok(())
 }
 
-/// Refuses requests that no continuation can wait for.
-fn check(request: MPI_Request) -> Result<(), Fault> {
-    if request == MPI_REQUEST_NULL {
-        return Err(Fault::new(MPI_ERR_REQUEST, "a request is MPI_REQUEST_NULL"));
+/// What a new continuation belongs to. Refuses requests that no continuation can wait for.
+fn check(owner: Owner, requests: &[Cell<MPI_Request>]) -> Result<GroupId, Fault> {
+    let refuse = |text| Err(Fault::new(MPI_ERR_REQUEST, text));
+    // Registers a hook of the host, so not under the guard.
+    let own = matches!(owner, Owner::Library).then(own_group);
+    let guard = enter();
+    let group = match owner {
+        Owner::Request(request) => group_of(&guard, request)?,
+        Owner::Library => own.expect("made above"),
+    };
+    for request in requests.iter().map(Cell::get) {
+        if request == MPI_REQUEST_NULL {
+            return refuse("a request is MPI_REQUEST_NULL");
+        }
+        if guard.persistent.is_known(request.key()) || host_persistent::is_persistent(request) {
+            return refuse("a request is persistent");
+        }
+        if request::is_observed(request) {
+            return refuse("a request has a continuation already");
+        }
     }
-    if enter().persistent.is_known(request.key()) || host_persistent::is_persistent(request) {
-        return Err(Fault::new(MPI_ERR_REQUEST, "a request is persistent"));
-    }
-    if request::is_observed(request) {
-        return Err(Fault::new(MPI_ERR_REQUEST, "a request has a continuation already"));
-    }
-    Ok(())
+    Ok(group)
 }
 
 fn attach_one(request: MPI_Request, attached: Attached) {
@@ -236,7 +244,7 @@ pub(crate) fn take_failed(
     most: c_int,
     mut give: impl FnMut(usize, *mut c_void),
 ) -> Result<c_int, Fault> {
-    let group = group(continuation_request)?;
+    let group = group_of(&enter(), continuation_request)?;
     let mut number = 0;
     while number < most {
         let Some(failed) = continuations::with(|all| all.take_failed(group)) else { break };
