@@ -12,6 +12,7 @@
 //! pending, and the next call that needs a request reuses it. In all other calls it is an ordinary
 //! generalized request.
 
+pub(crate) mod attached;
 mod completion;
 pub(crate) mod continuation;
 pub(crate) mod direct;
@@ -34,6 +35,7 @@ use crate::mpi::abi::host_calls;
 use crate::mpi::abi::status::{Status, Statuses};
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::hook;
+use crate::mpi::request::attached::Attached;
 use crate::runtime::process::Own;
 use crate::runtime::registry::HandleHasher;
 use crate::runtime::{Completion, HostRequest, WindowId};
@@ -61,19 +63,10 @@ struct Entry {
     awaited: bool,
     /// The engine's request, until it is complete.
     source: Option<(WindowId, RequestId)>,
-    /// Told of the completion in the host's place. The application no longer uses the request.
-    observer: Option<Observer>,
+    /// What a continuation knows of it. The application no longer uses the request.
+    attached: Option<Attached>,
     /// The error that calls which complete it return.
     fault: Option<Fault>,
-}
-
-/// What is told that a request is complete, with its fault if it has failed. It is called with the
-/// guard held, and must not call the host's progress or functions of the application.
-#[derive(Clone, Copy)]
-pub(crate) struct Observer {
-    pub(crate) tell: fn(u64, Option<Fault>),
-    /// The first argument.
-    pub(crate) of: u64,
 }
 
 /// Spare requests that are kept for reuse.
@@ -128,7 +121,7 @@ const KEPT: usize = 1024;
 struct Table(Own<Contents>);
 
 static TABLE: Table = Table(
-    // SAFETY: the host's handles may be used in any thread, and so may functions of this library.
+    // SAFETY: the host's handles may be used in any thread, and so may the application's memory.
     unsafe {
         Own::new(Contents {
             slab: Slab::new(),
@@ -158,7 +151,7 @@ impl Table {
             engine_refers: true,
             awaited: false,
             source: None,
-            observer: None,
+            attached: None,
             fault: None,
         };
         let index = self.with(|contents| contents.slab.insert(entry).index);
@@ -265,20 +258,19 @@ pub(crate) fn complete(number: HostRequest, completion: Completion) {
         Completion::NotAttached => Some(Fault::unattached()),
         Completion::WindowBroken(why) => Some(Fault::broken(why)),
     };
-    let (mut awaited, mut observer) = (false, None);
+    let (mut awaited, mut attached) = (false, None);
     let changed = TABLE.change(number, |entry| {
-        (awaited, observer) = (entry.awaited, entry.observer.take());
-        let stays = awaited || observer.is_some();
+        (awaited, attached) = (entry.awaited, entry.attached.take());
+        let stays = awaited || attached.is_some();
         (entry.engine_refers, entry.source, entry.fault) = (stays, None, fault);
     });
-    match (changed, observer) {
-        (Some(_), Some(observer)) => {
-            if !recycle(number)
-                && let Some(request) = changed
-            {
+    match (changed, attached) {
+        (Some(request), Some(attached)) => {
+            if !recycle(number) {
                 host_calls::request_free(&Cell::new(request));
             }
-            (observer.tell)(observer.of, fault);
+            let error = fault.map_or(MPI_SUCCESS, |fault| code_of("a nonblocking call", fault));
+            attached.complete(error, None, MPI_REQUEST_NULL);
         }
         (Some(_), None) if awaited => {}
         (Some(request), None) => complete_at_host(request),
@@ -327,37 +319,37 @@ pub(crate) fn await_source(request: MPI_Request) -> Option<(HostRequest, WindowI
     })
 }
 
-/// What [`observe`] has found.
-pub(crate) enum Observed {
-    /// The observer will be told.
+/// What [`attach`] has found.
+pub(crate) enum AttachedTo {
+    /// The request, which will complete what was attached.
     Pending,
-    /// The request has an observer already.
-    Taken,
+    /// Something is attached to the request already.
+    Nothing,
     /// It is not a pending request of ours: the host answers for it.
-    AtHost,
+    Host,
 }
 
-/// Has an observer told of a request's completion, if it is one of ours and pending. From then on
-/// the application must not use the request.
-pub(crate) fn observe(request: MPI_Request, observer: Observer) -> Observed {
+/// Attaches a continuation to a request, if it is one of ours and pending. From then on the
+/// application must not use the request, and the host does not hear of its completion.
+pub(crate) fn attach(request: MPI_Request, attached: Attached) -> AttachedTo {
     TABLE.with(|contents| {
         let found = contents.find(request.key()).and_then(|number| contents.get(number));
         match found {
-            Some((_, entry)) if entry.observer.is_some() => Observed::Taken,
+            Some((_, entry)) if entry.attached.is_some() => AttachedTo::Nothing,
             Some((_, entry)) if entry.source.is_some() => {
-                entry.observer = Some(observer);
-                Observed::Pending
+                entry.attached = Some(attached);
+                AttachedTo::Pending
             }
-            _ => Observed::AtHost,
+            _ => AttachedTo::Host,
         }
     })
 }
 
-/// Whether a request of ours has an observer.
-pub(crate) fn is_observed(request: MPI_Request) -> bool {
+/// Whether a continuation is attached to a request of ours.
+pub(crate) fn is_attached(request: MPI_Request) -> bool {
     TABLE.with(|contents| {
         let found = contents.find(request.key()).and_then(|number| contents.get(number));
-        found.is_some_and(|(_, entry)| entry.observer.is_some())
+        found.is_some_and(|(_, entry)| entry.attached.is_some())
     })
 }
 

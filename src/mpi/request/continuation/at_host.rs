@@ -8,11 +8,11 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ffi::c_int;
 
-use super::Attached;
 use crate::mpi::abi::argument::{OutList, cells};
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::status::{Status, Statuses, blank};
 use crate::mpi::abi::sys::*;
+use crate::mpi::request::attached::Attached;
 use crate::mpi::request::correct;
 use crate::runtime::continuations::note_at_host;
 use crate::runtime::process::Own;

@@ -1,9 +1,8 @@
-//! Continuations in terms of the host: which requests a continuation waits for, and where their
-//! statuses go [CO-1].
+//! Continuations in terms of the host: which requests a continuation waits for [CO-1].
 //!
-//! A pending request of ours tells its [`Observer`] that it is complete; the others are requests of
-//! the host, which calls test in turns (`at_host`). `run` calls the callbacks. The bookkeeping
-//! between the two is [`continuations`].
+//! Those that are pending requests of ours are told of to the request table; the others are
+//! requests of the host, which calls test in turns (`at_host`). `run` calls the callbacks. The
+//! bookkeeping between the two is [`continuations`].
 
 mod at_host;
 mod run;
@@ -12,15 +11,14 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
-use crate::engine::slab::{Key, Slab};
 use crate::mpi::abi::argument::Out;
-use crate::mpi::abi::error::{Fault, code_of};
-use crate::mpi::abi::status::{Status, Statuses};
+use crate::mpi::abi::error::Fault;
+use crate::mpi::abi::status::Statuses;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::hook;
-use crate::mpi::request::{self, Observed, Observer, host_persistent};
-use crate::runtime::continuations::{self, Callback, ContinuationId, GroupId, Properties};
-use crate::runtime::process::Own;
+use crate::mpi::request::attached::Attached;
+use crate::mpi::request::{self, AttachedTo, host_persistent};
+use crate::runtime::continuations::{self, Callback, GroupId, Properties};
 use crate::runtime::{Guard, enter, thread};
 
 pub(crate) use run::{after_call, test, wait};
@@ -33,56 +31,6 @@ pub(crate) const REQUESTS_FREE: c_int = 1 << 1;
 const POLL_ONLY: c_int = 1 << 2;
 const DEFER_COMPLETE: c_int = 1 << 3;
 pub(crate) const INVOKE_FAILED: c_int = 1 << 4;
-
-/// One of the requests that a continuation waits for.
-#[derive(Clone, Copy)]
-struct Attached {
-    continuation: ContinuationId,
-    /// The application's handle, or NULL if it is no longer there.
-    handle: *mut MPI_Request,
-    /// Where the application wants the status, or NULL.
-    status: *mut MPI_Status,
-}
-
-impl Attached {
-    /// The request is complete with this error code and status (`None`: the empty one). `left` is
-    /// what is left of it: MPI_REQUEST_NULL, unless it is persistent after all.
-    fn complete(self, error: c_int, status: Option<MPI_Status>, left: MPI_Request) {
-        // SAFETY: `MPIX_Continue` requires that the application keeps the handle, unless it passes
-        // MPIX_CONT_REQUESTS_FREE, and the status, both to this library alone, until the callback
-        // is called, which cannot happen before the call below.
-        unsafe {
-            if !self.handle.is_null() {
-                self.handle.write(left);
-            }
-            let place = Status::new(self.status);
-            match status {
-                Some(status) => place.copy(status),
-                None => place.fill_empty(),
-            }
-            place.set_error(error);
-        }
-        continuations::with(|all| all.request_completed(self.continuation, error));
-    }
-}
-
-/// Pending requests of ours that continuations wait for, by what their observers are given.
-// SAFETY: the addresses are the application's memory, which any thread may write.
-static OBSERVED: Own<Slab<Attached>> = unsafe { Own::new(Slab::new()) };
-
-/// Called when an observed request is complete.
-fn observed(number: u64, fault: Option<Fault>) {
-    let error = fault.map_or(MPI_SUCCESS, |fault| code_of("a nonblocking call", fault));
-    let attached = OBSERVED.with(|all| {
-        let key = Key::of_word(number)?;
-        let attached = *all.get(key)?;
-        all.remove(key);
-        Some(attached)
-    });
-    if let Some(attached) = attached {
-        attached.complete(error, None, MPI_REQUEST_NULL);
-    }
-}
 
 /// Makes a continuation request.
 pub(crate) fn init(
@@ -217,7 +165,7 @@ fn check(owner: Owner, requests: &[Cell<MPI_Request>]) -> Result<GroupId, Fault>
         if guard.persistent.is_known(request.key()) || host_persistent::is_persistent(request) {
             return refuse("a request is persistent");
         }
-        if request::is_observed(request) {
+        if request::is_attached(request) {
             return refuse("a request has a continuation already");
         }
     }
@@ -225,15 +173,11 @@ fn check(owner: Owner, requests: &[Cell<MPI_Request>]) -> Result<GroupId, Fault>
 }
 
 fn attach_one(request: MPI_Request, attached: Attached) {
-    let key = OBSERVED.with(|all| all.insert(attached));
-    match request::observe(request, Observer { tell: observed, of: key.to_word() }) {
-        Observed::Pending => {}
+    match request::attach(request, attached) {
+        AttachedTo::Pending => {}
         // Given twice in one call: complete when the first is.
-        Observed::Taken => observed(key.to_word(), None),
-        Observed::AtHost => {
-            OBSERVED.with(|all| all.remove(key));
-            at_host::attach(request, attached);
-        }
+        AttachedTo::Nothing => attached.complete(MPI_SUCCESS, None, MPI_REQUEST_NULL),
+        AttachedTo::Host => at_host::attach(request, attached),
     }
 }
 
