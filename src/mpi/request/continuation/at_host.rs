@@ -8,6 +8,8 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ffi::c_int;
 
+use smallvec::SmallVec;
+
 use crate::mpi::abi::argument::{OutList, cells};
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::status::{Status, Statuses, blank};
@@ -61,7 +63,7 @@ fn complete(attached: Attached, code: c_int, mut status: MPI_Status, left: MPI_R
 
 /// Tests the requests whose turn it is. True if one is complete.
 pub(super) fn take_turn() -> bool {
-    let turn: Vec<(MPI_Request, Attached)> = with(|waiting| {
+    let turn: SmallVec<[(MPI_Request, Attached); PER_TURN]> = with(|waiting| {
         let number = waiting.len().min(PER_TURN);
         waiting.drain(..number).collect()
     });
