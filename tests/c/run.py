@@ -14,7 +14,8 @@ has one entry per line:
   arg=WORD       argument of the program (may repeat)
   env=NAME=VALUE environment variable of the processes (may repeat)
   mode=          link (default: by pkg-config), static, preload (linked with the host only),
-                 plain (without the library), alone (without MPI: the program loads the library)
+                 plain (without the library), alone (without MPI: the program loads the library),
+                 openmp (with gcc's), libomp (with clang and its OpenMP), c++20
   result=        ok (default: exit status 0 and a line OK), exit (status 0),
                  death or fatal (the job must end with another status)
   expect=REGEX   must occur in the output (may repeat; `_` stands for a space)
@@ -187,6 +188,8 @@ def compile_line(entry, host, source, sanitize):
     elif entry.mode in OPENMP:
         unknown = ["-Wno-unknown-warning-option"] if entry.mode == "libomp" else []
         line += ["-fopenmp", *unknown] + host.headers + host.linked
+    elif entry.mode == "c++20":
+        line += ["-std=c++20"] + host.headers + host.linked + ["-lstdc++"]
     elif entry.mode == "static":
         line += host.headers + [f"{host.prefix}/lib/libmpix_rma.a", "-lpthread", "-ldl", "-lm"]
     else:
