@@ -3,8 +3,9 @@
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * Not included by mpix_rma.h, because it needs the compiler's <omp.h>. Compile with OpenMP 5.0 or
- * later (gcc -fopenmp, clang -fopenmp).
+ * Not included by mpix_rma.h. MPIX_Task_detach is declared where <omp.h> is there, which means
+ * compiling with OpenMP (gcc -fopenmp, clang -fopenmp). The other calls find a task-aware runtime
+ * that implements ALPI (nOS-V, Nanos6, NODES, OpenMP-V) when they are first called.
  *
  * Source: OpenMP 5.0, section 2.10.1 (the detach clause); Sala et al., "Integrating blocking and
  * non-blocking MPI primitives with task-based programming models" (Parallel Computing 85, 2019).
@@ -13,12 +14,38 @@
 #define MPIX_TASK_H
 
 #include "mpix_rma.h"
+
+#ifdef _OPENMP
 #include <omp.h>
+#endif
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+/*
+ * MPIX_Task_iwait, MPIX_Task_iwaitall - the current task completes only when requests have [2019,
+ * section 4: TAMPI_Iwait]
+ *
+ * They return at once. The task may end its body, but its dependencies are released only when the
+ * requests are complete, so its successors may use the data. The task itself must not.
+ *
+ *   requests   requests of this library and of the host; MPI_REQUEST_NULL counts as complete. They
+ *              are MPI_REQUEST_NULL when the call returns, and may go away
+ *   statuses   filled before the task completes, or MPI_STATUS_IGNORE, MPI_STATUSES_IGNORE
+ *
+ * Outside a task, without such a runtime, with one whose version of ALPI is too old (the log
+ * warns), and below MPI_THREAD_MULTIPLE, they are MPI_Wait and MPI_Waitall. A request that fails
+ * does not keep the task from completing; the error is in its status and in the log.
+ *
+ * Errors, on MPI_COMM_WORLD: those of MPIX_Continueall, MPI_ERR_OTHER (the runtime refuses).
+ */
+int MPIX_Task_iwait(MPI_Request *request, MPI_Status *status);
+int MPIX_Task_iwaitall(int n, MPI_Request requests[], MPI_Status statuses[]);
+int PMPIX_Task_iwait(MPI_Request *request, MPI_Status *status);
+int PMPIX_Task_iwaitall(int n, MPI_Request requests[], MPI_Status statuses[]);
+
+#ifdef _OPENMP
 /*
  * MPIX_Task_detach - the event of an OpenMP task is fulfilled when requests are complete
  *
@@ -35,8 +62,8 @@ extern "C" {
  *     use(row);                                    (starts when the epoch is complete)
  *
  *   n          number of requests; 0 fulfils the event at once
- *   reqs       requests of this library and of the host, as for MPIX_Continueall. They are
- *              MPI_REQUEST_NULL when the call returns, and may go away
+ *   reqs       requests of this library and of the host; MPI_REQUEST_NULL counts as complete. They
+ *              are MPI_REQUEST_NULL when the call returns, and may go away
  *   statuses   filled before the event is fulfilled, or MPI_STATUSES_IGNORE. They must be there
  *              until then
  *   event      the event of a detach clause
@@ -52,6 +79,7 @@ extern "C" {
  */
 int MPIX_Task_detach(int n, MPI_Request reqs[], MPI_Status statuses[], omp_event_handle_t event);
 int PMPIX_Task_detach(int n, MPI_Request reqs[], MPI_Status statuses[], omp_event_handle_t event);
+#endif
 
 #ifdef __cplusplus
 }

@@ -15,7 +15,8 @@ has one entry per line:
   env=NAME=VALUE environment variable of the processes (may repeat)
   mode=          link (default: by pkg-config), static, preload (linked with the host only),
                  plain (without the library), alone (without MPI: the program loads the library),
-                 openmp (with gcc's), libomp (with clang and its OpenMP), c++20
+                 openmp (with gcc's), libomp (with clang and its OpenMP), c++20,
+                 tasks (the program exports a tasking runtime)
   result=        ok (default: exit status 0 and a line OK), exit (status 0),
                  death or fatal (the job must end with another status)
   expect=REGEX   must occur in the output (may repeat; `_` stands for a space)
@@ -188,6 +189,8 @@ def compile_line(entry, host, source, sanitize):
     elif entry.mode in OPENMP:
         unknown = ["-Wno-unknown-warning-option"] if entry.mode == "libomp" else []
         line += ["-fopenmp", *unknown] + host.headers + host.linked
+    elif entry.mode == "tasks":  # the program is a tasking runtime, which the library finds
+        line += ["-rdynamic"] + host.headers + host.linked
     elif entry.mode == "c++20":
         line += ["-std=c++20"] + host.headers + host.linked + ["-lstdc++"]
     elif entry.mode == "static":

@@ -13,7 +13,7 @@
 //! generalized request.
 
 pub(crate) mod attached;
-mod completion;
+pub(crate) mod completion;
 pub(crate) mod continuation;
 pub(crate) mod direct;
 mod host_persistent;

@@ -65,16 +65,21 @@ pub(crate) fn init(
 #[derive(Clone, Copy)]
 pub(crate) enum Owner {
     Request(MPI_Request),
-    /// The continuations of this library's own callbacks, which any thread may run.
+    /// This library's own callbacks, which any thread may run.
     Library,
+    /// The same, run by [`poll_tasks`] alone.
+    Tasks,
 }
 
+static LIBRARY: OnceLock<GroupId> = OnceLock::new();
+static TASKS: OnceLock<GroupId> = OnceLock::new();
+
 /// The continuations of this library's own callbacks, always started.
-fn own_group() -> GroupId {
-    static OWN: OnceLock<GroupId> = OnceLock::new();
-    *OWN.get_or_init(|| {
+fn own_group(group: &OnceLock<GroupId>, poll_only: bool) -> GroupId {
+    *group.get_or_init(|| {
         continuations::set_runner(run::run);
-        let properties = Properties { on_any_thread: true, ..Properties::default() };
+        let properties =
+            Properties { on_any_thread: !poll_only, poll_only, ..Properties::default() };
         let group = continuations::with(|all| {
             let group = all.make_group(properties);
             all.start(group);
@@ -83,6 +88,20 @@ fn own_group() -> GroupId {
         hook::turn_on();
         group
     })
+}
+
+/// Makes progress, and runs callbacks of [`Owner::Tasks`]. True if there was one.
+pub(crate) fn poll_tasks() -> bool {
+    TASKS.get().is_some_and(|group| {
+        let before = continuations::with(|all| all.pending(*group));
+        test(*group);
+        continuations::with(|all| all.pending(*group)) < before
+    })
+}
+
+/// Whether a callback of [`Owner::Tasks`] is still to be run.
+pub(crate) fn tasks_wait() -> bool {
+    TASKS.get().is_some_and(|group| continuations::with(|all| all.pending(*group)) != 0)
 }
 
 /// The continuation request behind a handle.
@@ -152,14 +171,22 @@ pub(crate) fn attach(arguments: &Arguments<'_>) -> Result<(), Fault> {
 fn check(owner: Owner, requests: &[Cell<MPI_Request>]) -> Result<GroupId, Fault> {
     let refuse = |text| Err(Fault::new(MPI_ERR_REQUEST, text));
     // Registers a hook of the host, so not under the guard.
-    let own = matches!(owner, Owner::Library).then(own_group);
+    let own = match owner {
+        Owner::Request(_) => None,
+        Owner::Library => Some(own_group(&LIBRARY, false)),
+        Owner::Tasks => Some(own_group(&TASKS, true)),
+    };
     let guard = enter();
-    let group = match owner {
-        Owner::Request(request) => group_of(&guard, request)?,
-        Owner::Library => own.expect("made above"),
+    let group = match (owner, own) {
+        (Owner::Request(request), _) => group_of(&guard, request)?,
+        (Owner::Library | Owner::Tasks, own) => own.expect("made above"),
     };
     for request in requests.iter().map(Cell::get) {
         if request == MPI_REQUEST_NULL {
+            // Tasks may wait for lists in which some requests are complete.
+            if own.is_some() {
+                continue;
+            }
             return refuse("a request is MPI_REQUEST_NULL");
         }
         if guard.persistent.is_known(request.key()) || host_persistent::is_persistent(request) {
