@@ -98,7 +98,7 @@ static void measure_epochs(int batches, long rounds)
 enum way { CONTINUATIONS, WAITALL, TESTSOME, WAYS };
 static const char *const way_name[WAYS] = {"continuations", "waitall", "testsome"};
 
-/* All requests have completed. `seen` is memory for as many statuses and indices. */
+/* Completes all requests. `indices` is memory for as many. */
 static void complete(enum way way, long count, MPI_Request *requests, int *indices)
 {
     if (way == CONTINUATIONS)

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use crate::mpi::abi::argument::{Out, in_out, list};
+use crate::mpi::abi::argument::{Out, in_out, list_or_empty};
 use crate::mpi::abi::error::{Fault, Place, boundary, raise};
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::status::Statuses;
@@ -83,10 +83,10 @@ pub unsafe extern "C" fn MPIX_Continueall(
 ) -> c_int {
     call("MPIX_Continueall", || {
         // SAFETY: the contract of this call says so of `requests` and `statuses`.
-        let (all, statuses) = unsafe { (list(requests, count), Statuses::new(statuses, count)) };
-        let none: &[_] = &[];
+        let (all, statuses) =
+            unsafe { (list_or_empty(requests, count), Statuses::new(statuses, count)) };
         continuation::attach(&Arguments {
-            requests: if count == 0 { Some(none) } else { all },
+            requests: all,
             function: cb,
             data,
             flags,
@@ -112,12 +112,12 @@ pub unsafe extern "C" fn MPIX_Continue_get_failed(
             let Some(count) = in_out(count) else {
                 return Err(Fault::new(MPI_ERR_ARG, "count is NULL"));
             };
-            (count, list(data, count.get()))
+            (count, list_or_empty(data, count.get()))
         };
         if count.get() < 0 {
             return Err(Fault::new(MPI_ERR_COUNT, "count is negative"));
         }
-        let Some(room) = room.or(if count.get() == 0 { Some(&[][..]) } else { None }) else {
+        let Some(room) = room else {
             return Err(Fault::new(MPI_ERR_ARG, "cb_data is NULL"));
         };
         let failed =

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::alpi::{AlpiTask, Task};
 use super::continuation::call;
-use crate::mpi::abi::argument::{in_out, list};
+use crate::mpi::abi::argument::{in_out, list_or_empty};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::status::Statuses;
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn MPIX_Task_detach(
             return Err(Fault::new(MPI_ERR_UNSUPPORTED_OPERATION, text));
         }
         // SAFETY: the contract of this call says so of `reqs` and `statuses`.
-        let (all, statuses) = unsafe { (list_of(reqs, n), Statuses::new(statuses, n)) };
+        let (all, statuses) = unsafe { (list_or_empty(reqs, n), Statuses::new(statuses, n)) };
         let event = std::ptr::without_provenance_mut(event);
         attach(Owner::Library, all, statuses, fulfill, event)?;
         if multiple()
@@ -81,15 +81,6 @@ pub unsafe extern "C" fn MPIX_Task_detach(
         }
         Ok(())
     })
-}
-
-/// As [`list`], for arrays that may be NULL if they are empty.
-///
-/// # Safety
-/// As [`list`].
-unsafe fn list_of<'a>(first: *mut MPI_Request, count: c_int) -> Option<&'a [Cell<MPI_Request>]> {
-    // SAFETY: the contract of this function.
-    if count == 0 { Some(&[]) } else { unsafe { list(first, count) } }
 }
 
 /// The callback of `MPIX_Task_iwaitall`, which the poller calls.
@@ -200,7 +191,7 @@ pub unsafe extern "C" fn MPIX_Task_iwaitall(
     };
     call("MPIX_Task_iwaitall", || {
         // SAFETY: the contract of this call says so of `reqs` and `statuses`.
-        let (all, statuses) = unsafe { (list_of(reqs, n), Statuses::new(statuses, n)) };
+        let (all, statuses) = unsafe { (list_or_empty(reqs, n), Statuses::new(statuses, n)) };
         bind(runtime, task, all, statuses)
     })
 }

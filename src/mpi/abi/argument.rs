@@ -80,6 +80,16 @@ pub(crate) unsafe fn list<'a, T>(first: *mut T, count: c_int) -> Option<&'a [Cel
     Some(unsafe { std::slice::from_raw_parts(first.cast::<Cell<T>>(), len) })
 }
 
+/// As [`list`], but an array without items may be NULL.
+///
+/// # Safety
+/// As [`list`].
+#[inline(always)]
+pub(crate) unsafe fn list_or_empty<'a, T>(first: *mut T, count: c_int) -> Option<&'a [Cell<T>]> {
+    // SAFETY: the contract of this function.
+    if count == 0 { Some(&[]) } else { unsafe { list(first, count) } }
+}
+
 /// An array that the call only reads. `None`: it is NULL, or `count` is negative.
 ///
 /// # Safety

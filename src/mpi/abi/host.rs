@@ -71,15 +71,30 @@ pub(crate) fn find(name: &CStr) -> Option<*mut ()> {
     next.or_else(|| look(library()?, name)).map(<*mut c_void>::cast)
 }
 
-/// A function of any library in this process by its name.
+/// A function of the host by its name and type, if it has one.
 ///
 /// # Safety
-/// `F` is the type of that function.
+/// `F` is the type of that function. If `F` is a safe function, any call of it must be sound.
+pub(crate) unsafe fn resolve<F: Copy>(name: &CStr) -> Option<F> {
+    // SAFETY: the contract of this function.
+    find(name).map(|address| unsafe { typed(address) })
+}
+
+/// As [`resolve`], for a function of any library in this process.
+///
+/// # Safety
+/// As [`resolve`].
 pub(crate) unsafe fn loaded<F: Copy>(name: &CStr) -> Option<F> {
-    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-    let address = look(libc::RTLD_DEFAULT, name)?;
+    // SAFETY: the contract of this function.
+    look(libc::RTLD_DEFAULT, name).map(|address| unsafe { typed(address.cast()) })
+}
+
+/// # Safety
+/// It is the address of a function of type `F`.
+unsafe fn typed<F: Copy>(address: *mut ()) -> F {
+    const { assert!(size_of::<F>() == size_of::<*mut ()>()) };
     // SAFETY: `F` is the function's type (contract of this function), and as wide as an address.
-    Some(unsafe { std::mem::transmute_copy(&address) })
+    unsafe { std::mem::transmute_copy(&address) }
 }
 
 fn look(handle: *mut c_void, name: &CStr) -> Option<*mut c_void> {

@@ -13,12 +13,12 @@
 //! are looked up at run time, so one build serves every version of a host.
 
 use std::cell::Cell;
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::panic::catch_unwind;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use crate::mpi::abi::host;
+use crate::mpi::abi::host::resolve;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::runtime::continuations::{self, Thread};
@@ -65,18 +65,6 @@ const STREAM_NULL: c_int = 0x3c00_0000;
 /// What an async hook returns to be called again, or to be removed.
 const ASYNC_AGAIN: c_int = 0;
 const ASYNC_DONE: c_int = 1;
-
-/// A function of the host, if it has one of this name.
-///
-/// # Safety
-/// `F` is the type of that function. If `F` is a safe function, any call of it must be sound.
-unsafe fn resolve<F: Copy>(name: &CStr) -> Option<F> {
-    assert_eq!(size_of::<F>(), size_of::<*mut c_void>());
-    let address = host::find(name)?;
-    // SAFETY: `F` is the function's type (contract of this function), and as wide as an address, as
-    // asserted above.
-    Some(unsafe { std::mem::transmute_copy(&address) })
-}
 
 fn optional() -> &'static Optional {
     OPTIONAL.get_or_init(|| {

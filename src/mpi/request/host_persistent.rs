@@ -46,9 +46,9 @@ pub(super) unsafe extern "C" fn request_free(request: *mut MPI_Request) -> c_int
     unsafe { PMPI_Request_free(request) }
 }
 
-/// Interposes calls that make persistent requests, with `request` as their last argument.
+/// Interposes calls that make persistent requests, with counts and buffers of these types.
 macro_rules! makers {
-    ($($name:ident($($arg:ident: $type:ty),* $(,)?) => $host:ident;)*) => {
+    ($count:ty; $($name:ident($buffer:ty) => $host:ident;)*) => {
         $(
             /// Interposed to know the host's persistent requests.
             ///
@@ -56,12 +56,20 @@ macro_rules! makers {
             /// As MPI says of the call.
             #[inline(never)]
             #[allow(clippy::too_many_arguments, reason = "those of the call")]
-            pub unsafe extern "C" fn $name($($arg: $type,)* request: *mut MPI_Request) -> c_int {
+            pub unsafe extern "C" fn $name(
+                buf: $buffer,
+                count: $count,
+                datatype: MPI_Datatype,
+                rank: c_int,
+                tag: c_int,
+                comm: MPI_Comm,
+                request: *mut MPI_Request,
+            ) -> c_int {
                 boundary(stringify!($name), || {
                     // SAFETY: the application's arguments, passed on; after success, MPI has
                     // written a handle.
                     unsafe {
-                        let code = $host($($arg,)* request);
+                        let code = $host(buf, count, datatype, rank, tag, comm, request);
                         if code == MPI_SUCCESS {
                             remember(*request);
                         }
@@ -70,53 +78,30 @@ macro_rules! makers {
                 })
             }
         )*
-        exports! { $($name($($arg: $type,)* request: *mut MPI_Request);)* }
+        exports! {
+            $($name(
+                buf: $buffer, count: $count, datatype: MPI_Datatype, rank: c_int, tag: c_int,
+                comm: MPI_Comm, request: *mut MPI_Request
+            );)*
+        }
     };
 }
 
 makers! {
-    MPI_Send_init(
-        buf: *const c_void, count: c_int, datatype: MPI_Datatype, dest: c_int, tag: c_int,
-        comm: MPI_Comm
-    ) => PMPI_Send_init;
-    MPI_Bsend_init(
-        buf: *const c_void, count: c_int, datatype: MPI_Datatype, dest: c_int, tag: c_int,
-        comm: MPI_Comm
-    ) => PMPI_Bsend_init;
-    MPI_Rsend_init(
-        buf: *const c_void, count: c_int, datatype: MPI_Datatype, dest: c_int, tag: c_int,
-        comm: MPI_Comm
-    ) => PMPI_Rsend_init;
-    MPI_Ssend_init(
-        buf: *const c_void, count: c_int, datatype: MPI_Datatype, dest: c_int, tag: c_int,
-        comm: MPI_Comm
-    ) => PMPI_Ssend_init;
-    MPI_Recv_init(
-        buf: *mut c_void, count: c_int, datatype: MPI_Datatype, source: c_int, tag: c_int,
-        comm: MPI_Comm
-    ) => PMPI_Recv_init;
+    c_int;
+    MPI_Send_init(*const c_void) => PMPI_Send_init;
+    MPI_Bsend_init(*const c_void) => PMPI_Bsend_init;
+    MPI_Rsend_init(*const c_void) => PMPI_Rsend_init;
+    MPI_Ssend_init(*const c_void) => PMPI_Ssend_init;
+    MPI_Recv_init(*mut c_void) => PMPI_Recv_init;
 }
 
 #[cfg(mpi_large_count)]
 makers! {
-    MPI_Send_init_c(
-        buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int,
-        comm: MPI_Comm
-    ) => PMPI_Send_init_c;
-    MPI_Bsend_init_c(
-        buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int,
-        comm: MPI_Comm
-    ) => PMPI_Bsend_init_c;
-    MPI_Rsend_init_c(
-        buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int,
-        comm: MPI_Comm
-    ) => PMPI_Rsend_init_c;
-    MPI_Ssend_init_c(
-        buf: *const c_void, count: MPI_Count, datatype: MPI_Datatype, dest: c_int, tag: c_int,
-        comm: MPI_Comm
-    ) => PMPI_Ssend_init_c;
-    MPI_Recv_init_c(
-        buf: *mut c_void, count: MPI_Count, datatype: MPI_Datatype, source: c_int, tag: c_int,
-        comm: MPI_Comm
-    ) => PMPI_Recv_init_c;
+    MPI_Count;
+    MPI_Send_init_c(*const c_void) => PMPI_Send_init_c;
+    MPI_Bsend_init_c(*const c_void) => PMPI_Bsend_init_c;
+    MPI_Rsend_init_c(*const c_void) => PMPI_Rsend_init_c;
+    MPI_Ssend_init_c(*const c_void) => PMPI_Ssend_init_c;
+    MPI_Recv_init_c(*mut c_void) => PMPI_Recv_init_c;
 }

@@ -1,0 +1,112 @@
+/*
+ * Continuations under MPI_THREAD_MULTIPLE [CO-1, CO-2].
+ *
+ *   continuation_threads CASE    CASE: threads | computing
+ */
+#include "continuations.h"
+
+#include <pthread.h>
+
+/* Threads that register continuations of their own with one request each, on messages and on their
+ * windows, and run those of the others. */
+enum { THREADS = 3, ROUNDS = 400 };
+static MPI_Win windows[THREADS];
+
+static void *one_thread(void *number)
+{
+    int t = (int)(intptr_t)number, right = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
+    MPI_Request all = started(0, 0), r[3];
+    int in, out;
+    int64_t put;
+    Seen seen = {0};
+    MPI(MPI_Win_lock_all(0, windows[t]));
+    for (int i = 1; i <= ROUNDS; i++) {
+        out = t * ROUNDS + i;
+        put = i;
+        MPI(MPI_Irecv(&in, 1, MPI_INT, left, t, MPI_COMM_WORLD, r));
+        MPI(MPI_Isend(&out, 1, MPI_INT, right, t, MPI_COMM_WORLD, r + 1));
+        MPI(MPIX_Win_notify_ithreshold(windows[t], 0, i, r + 2));
+        MPI(MPIX_Continueall(3, r, note, &seen, i % 2 ? MPIX_CONT_REQUESTS_FREE : 0,
+                             MPI_STATUSES_IGNORE, all));
+        MPI(MPIX_Put_notify(&put, 1, MPI_INT64_T, right, 0, 1, MPI_INT64_T, 0, windows[t]));
+        MPI(MPI_Wait(&all, MPI_STATUS_IGNORE));
+        EXPECT(__atomic_load_n(&seen.ran, __ATOMIC_RELAXED) == i && in == out,
+               "thread %d: round %d: the callback ran %d times, and got %d", t, i, seen.ran, in);
+        MPI(MPI_Start(&all));
+    }
+    MPI(MPI_Win_unlock_all(windows[t]));
+    end_all(&all);
+    return NULL;
+}
+
+static void threads(void)
+{
+    pthread_t thread[THREADS];
+    int64_t *memory;
+    for (int t = 0; t < THREADS; t++) {
+        MPI(MPI_Win_allocate(8, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, windows + t));
+        MPI(MPIX_Win_set_num_notify(windows[t], MPI_INFO_NULL, 1));
+    }
+    for (intptr_t t = 0; t < THREADS; t++)
+        REQUIRE(pthread_create(thread + t, NULL, one_thread, (void *)t) == 0);
+    for (int t = 0; t < THREADS; t++)
+        REQUIRE(pthread_join(thread[t], NULL) == 0);
+    for (int t = 0; t < THREADS; t++)
+        MPI(MPI_Win_free(windows + t));
+}
+
+/* The progress thread runs a continuation while this process computes. */
+static int64_t done;
+
+static int set_done(int error, void *data)
+{
+    (void)data;
+    store64(&done, error == MPI_SUCCESS ? 1 : 2);
+    return MPI_SUCCESS;
+}
+
+static void computing(void)
+{
+    MPI_Request all, r[2];
+    MPI_Info info;
+    int right = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
+    MPI(MPI_Info_create(&info));
+    MPI(MPI_Info_set(info, "mpi_continue_thread", "all"));
+    MPI(MPIX_Continue_init(0, 0, info, &all));
+    MPI(MPI_Info_free(&info));
+    for (int ours = 0; ours < 2; ours++)
+        for (int i = 0; i < 20; i++) {
+            MPI(MPI_Start(&all));
+            store64(&done, 0);
+            MPI(MPI_Irecv(NULL, 0, MPI_BYTE, left, 1, MPI_COMM_WORLD, r));
+            if (ours)
+                MPI(MPIX_Win_notify_ithreshold(w.win, 0, i + 1, r + 1));
+            MPI(MPIX_Continueall(1 + ours, r, set_done, NULL, MPIX_CONT_REQUESTS_FREE,
+                                 MPI_STATUSES_IGNORE, all));
+            if (ours) {
+                MPI(MPI_Win_lock(MPI_LOCK_SHARED, right, 0, w.win));
+                MPI(MPIX_Notify(right, 0, w.win));
+                MPI(MPI_Win_unlock(right, w.win));
+            }
+            MPI(MPI_Send(NULL, 0, MPI_BYTE, right, 1, MPI_COMM_WORLD));
+            compute_until(&done, 1);
+            MPI(MPI_Wait(&all, MPI_STATUS_IGNORE));
+        }
+    MPI(MPI_Request_free(&all));
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    test_begin_threads(&argc, &argv, MPI_THREAD_MULTIPLE);
+    w = window(ALLOCATED, 8, 1);
+    MPI(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, 1));
+    if (!strcmp(what, "threads"))
+        threads();
+    else if (!strcmp(what, "computing"))
+        computing();
+    else
+        REQUIRE(!"a case");
+    window_free(&w);
+    return test_end();
+}
