@@ -1,52 +1,149 @@
 /*
- * A small task-aware runtime that implements ALPI: worker threads, a queue, tasks with events and
- * one successor each. A task is complete when its body has returned and its events are removed;
- * then its successor becomes ready. As in nOS-V, only workers may remove events.
+ * A small task-aware runtime that implements ALPI: cores, a queue of ready tasks, and tasks with
+ * events and one successor each. A task is complete when its body has returned and its events are
+ * removed; then its successor becomes ready. As in nOS-V, only workers may remove events.
+ *
+ * A core is the right to run: of all threads, `pool.workers` have one. A task that pauses keeps its
+ * thread, which is parked, and the core goes to the next ready task: to the parked thread of a
+ * paused one, or to a spare thread that begins a new one.
  */
 #ifndef RUNTIME_H
 #define RUNTIME_H
 
+#include <errno.h>
 #include <pthread.h>
-#include <sched.h>
+#include <semaphore.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <time.h>
 
 struct alpi_task {
     void (*body)(void *), (*ended)(void *);
     void *argument, *ended_argument;
     int events; /* one more while the body has not returned */
     int owned;  /* to be freed when it is complete */
-    struct alpi_task *successor, *next;
+    struct alpi_task *successor;
+    struct alpi_task *next;  /* in the queue of ready tasks, or of sleeping ones */
+    struct thread *thread;   /* while it is paused */
+    int blocked, unblocked;  /* waits for alpi_task_unblock, which may also come before */
+    uint64_t until_ns;       /* end of alpi_task_waitfor_ns */
 };
 
-enum { WORKERS = 3 };
+struct thread {
+    pthread_t id;
+    sem_t turn;               /* gets a core */
+    struct alpi_task *begins; /* what to run on it; NULL: end */
+    int idles;                /* its task is paused, and it keeps the core, which is idle */
+    int resumed;              /* its task is ready meanwhile */
+    struct thread *next, *next_spare;
+};
+
+/* Set `workers`, `idle` and `minor` before start_workers. */
 static struct {
     pthread_mutex_t lock;
-    pthread_cond_t more;
-    struct alpi_task *first, **last;
-    pthread_t worker[WORKERS];
-    int stopped, pending, minor;
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER,
-          .last = &pool.first, .minor = 2};
+    pthread_cond_t more, none;        /* a task is ready; no task is pending */
+    struct alpi_task *first, **last;  /* ready */
+    struct alpi_task *sleeping;       /* by time */
+    struct thread *threads, *spare;   /* all; those without a core and a task */
+    uint64_t watched_ns;              /* an idle core wakes up then */
+    int workers;                      /* number of cores */
+    void (*idle)(void);               /* called again and again by idle cores, which then spin */
+    int idle_cores, stopped, pending, minor;
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .none = PTHREAD_COND_INITIALIZER,
+          .last = &pool.first, .watched_ns = UINT64_MAX, .workers = 3, .minor = 2};
 static __thread struct alpi_task *running;
-static __thread int is_worker;
+static __thread struct thread *self;
 
-static void make_ready(struct alpi_task *task)
+static uint64_t clock_ns(void)
 {
-    pthread_mutex_lock(&pool.lock);
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* ---- The queue. The caller of these functions holds the lock. ---- */
+
+static void append(struct alpi_task *task)
+{
+    if (task->thread && task->thread->idles) {
+        task->thread->resumed = 1;
+        pthread_cond_broadcast(&pool.more);
+        return;
+    }
     task->next = NULL;
     *pool.last = task;
     pool.last = &task->next;
-    pthread_cond_signal(&pool.more);
-    pthread_mutex_unlock(&pool.lock);
+    if (pool.idle_cores)
+        pthread_cond_signal(&pool.more);
 }
 
-/* Adds a task, which becomes ready at once, or when the one before it is complete. */
+static void append_sleeper(struct alpi_task *task)
+{
+    struct alpi_task **at = &pool.sleeping;
+    while (*at && (*at)->until_ns <= task->until_ns)
+        at = &(*at)->next;
+    task->next = *at;
+    *at = task;
+}
+
+/* What this thread's core does next, or NULL. */
+static struct alpi_task *next_ready(void)
+{
+    for (uint64_t now = pool.sleeping ? clock_ns() : 0;
+         pool.sleeping && pool.sleeping->until_ns <= now;) {
+        struct alpi_task *due = pool.sleeping;
+        pool.sleeping = due->next;
+        append(due);
+    }
+    if (self->resumed) {
+        self->resumed = 0;
+        return running;
+    }
+    struct alpi_task *task = pool.first;
+    if (task && !(pool.first = task->next))
+        pool.last = &pool.first;
+    return task;
+}
+
+/* Nothing is ready: waits for a task, or for the time of the first sleeping one. */
+static void idle(void)
+{
+    if (pool.idle) {
+        struct alpi_task *paused = running;
+        pthread_mutex_unlock(&pool.lock);
+        running = NULL;
+        pool.idle();
+        running = paused;
+        pthread_mutex_lock(&pool.lock);
+        return;
+    }
+    pool.idle_cores++;
+    /* One idle core is enough to watch the clock. */
+    if (pool.sleeping && pool.sleeping->until_ns < pool.watched_ns) {
+        uint64_t until = pool.watched_ns = pool.sleeping->until_ns;
+        struct timespec t = {.tv_sec = (time_t)(until / 1000000000),
+                             .tv_nsec = (long)(until % 1000000000)};
+        pthread_cond_timedwait(&pool.more, &pool.lock, &t);
+        pool.watched_ns = UINT64_MAX;
+        /* This core may run a task now, so another one has to watch. */
+        if (pool.idle_cores > 1 && pool.sleeping)
+            pthread_cond_signal(&pool.more);
+    } else {
+        pthread_cond_wait(&pool.more, &pool.lock);
+    }
+    pool.idle_cores--;
+}
+
+/* ---- Tasks ---- */
+
+/* Adds a task, which is ready. */
 static void submit(struct alpi_task *task)
 {
     task->events = 1;
     __atomic_fetch_add(&pool.pending, 1, __ATOMIC_SEQ_CST);
-    make_ready(task);
+    pthread_mutex_lock(&pool.lock);
+    append(task);
+    pthread_mutex_unlock(&pool.lock);
 }
 
 static void remove_events(struct alpi_task *task, int number)
@@ -54,59 +151,157 @@ static void remove_events(struct alpi_task *task, int number)
     if (__atomic_sub_fetch(&task->events, number, __ATOMIC_ACQ_REL) > 0)
         return;
     struct alpi_task *successor = task->successor;
+    int owned = task->owned; /* `ended` may free another task */
     if (task->ended)
         task->ended(task->ended_argument);
-    if (task->owned)
+    if (owned)
         free(task);
     if (successor)
         submit(successor);
-    __atomic_fetch_sub(&pool.pending, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_sub_fetch(&pool.pending, 1, __ATOMIC_SEQ_CST) == 0) {
+        pthread_mutex_lock(&pool.lock);
+        pthread_cond_broadcast(&pool.none);
+        pthread_mutex_unlock(&pool.lock);
+    }
 }
 
-static void *work(void *unused)
+/* ---- Threads and cores ---- */
+
+static void await_turn(void)
 {
-    (void)unused;
-    is_worker = 1;
-    for (;;) {
-        pthread_mutex_lock(&pool.lock);
-        while (!pool.first && !pool.stopped)
-            pthread_cond_wait(&pool.more, &pool.lock);
-        struct alpi_task *task = pool.first;
-        if (task && !(pool.first = task->next))
-            pool.last = &pool.first;
+    while (sem_wait(&self->turn) == -1 && errno == EINTR)
+        ;
+}
+
+/* What a core does next, or NULL at the end. If that is a paused task, its thread gets the core,
+ * and this one waits for another core. */
+static struct alpi_task *take(void)
+{
+    pthread_mutex_lock(&pool.lock);
+    struct alpi_task *task;
+    while (!(task = next_ready()) && !pool.stopped)
+        idle();
+    if (!task || !task->thread) {
         pthread_mutex_unlock(&pool.lock);
-        if (!task)
-            return NULL;
-        running = task;
-        task->body(task->argument);
+        return task;
+    }
+    self->begins = NULL;
+    self->next_spare = pool.spare;
+    pool.spare = self;
+    pthread_mutex_unlock(&pool.lock);
+    sem_post(&task->thread->turn);
+    await_turn();
+    return self->begins;
+}
+
+static void *work(void *thread)
+{
+    self = thread;
+    while (self->begins || (self->begins = take())) {
+        running = self->begins;
+        self->begins = NULL;
+        running->body(running->argument);
+        struct alpi_task *task = running;
         running = NULL;
         remove_events(task, 1);
     }
+    return NULL;
+}
+
+/* A thread that has a core and begins this task, or the next ready one if it is NULL. The caller
+ * holds the lock. */
+static void start_thread(struct alpi_task *begins)
+{
+    struct thread *thread = calloc(1, sizeof *thread);
+    REQUIRE(thread && sem_init(&thread->turn, 0, 0) == 0);
+    thread->begins = begins;
+    thread->next = pool.threads;
+    pool.threads = thread;
+    REQUIRE(pthread_create(&thread->id, NULL, work, thread) == 0);
+}
+
+/* Gives this thread's core to a ready task. The caller holds the lock, which is released. */
+static void hand_over(struct alpi_task *task)
+{
+    struct thread *to = task->thread;
+    if (!to && (to = pool.spare)) {
+        pool.spare = to->next_spare;
+        to->begins = task;
+    }
+    if (!to)
+        start_thread(task);
+    pthread_mutex_unlock(&pool.lock);
+    if (to)
+        sem_post(&to->turn);
+}
+
+/* Pauses the running task until it is ready again. The caller holds the lock, which is released.
+ * While nothing else is ready, this thread is the idle one of its core, so that a short pause costs
+ * no change of threads. */
+static void pause_task(void)
+{
+    running->thread = self;
+    struct alpi_task *next = next_ready();
+    self->idles = 1;
+    for (; !next; next = next_ready())
+        idle();
+    self->idles = 0;
+    if (next == running) {
+        pthread_mutex_unlock(&pool.lock);
+    } else {
+        hand_over(next);
+        await_turn();
+    }
+    running->thread = NULL;
 }
 
 static void start_workers(void)
 {
-    for (int i = 0; i < WORKERS; i++)
-        REQUIRE(pthread_create(pool.worker + i, NULL, work, NULL) == 0);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    REQUIRE(pthread_cond_init(&pool.more, &monotonic) == 0);
+    pthread_mutex_lock(&pool.lock);
+    pool.stopped = 0;
+    for (int i = 0; i < pool.workers; i++)
+        start_thread(NULL);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+/* Waits until all tasks are complete. */
+static void await_tasks(void)
+{
+    pthread_mutex_lock(&pool.lock);
+    while (__atomic_load_n(&pool.pending, __ATOMIC_SEQ_CST))
+        pthread_cond_wait(&pool.none, &pool.lock);
+    pthread_mutex_unlock(&pool.lock);
 }
 
 /* Waits until all tasks are complete, and ends the workers. */
 static void stop_workers(void)
 {
-    while (__atomic_load_n(&pool.pending, __ATOMIC_SEQ_CST))
-        sched_yield();
+    await_tasks();
     pthread_mutex_lock(&pool.lock);
     pool.stopped = 1;
     pthread_cond_broadcast(&pool.more);
     pthread_mutex_unlock(&pool.lock);
-    for (int i = 0; i < WORKERS; i++)
-        REQUIRE(pthread_join(pool.worker[i], NULL) == 0);
+    for (struct thread *next, *thread = pool.threads; thread; thread = next) {
+        next = thread->next;
+        sem_post(&thread->turn); /* a spare one gets a turn without a task */
+        REQUIRE(pthread_join(thread->id, NULL) == 0);
+        sem_destroy(&thread->turn);
+        free(thread);
+    }
+    pool.threads = pool.spare = NULL;
 }
 
-/* ALPI: 0 is success, 1 a wrong version, 3 a wrong parameter, 5 a call outside a task. */
+/* ---- ALPI: 0 is success, 1 a wrong version, 3 a wrong parameter, 5 a call outside a task. ---- */
+
 int alpi_version_get(int *major, int *minor);
 int alpi_version_check(int major, int minor);
 int alpi_task_self(struct alpi_task **task);
+int alpi_task_block(struct alpi_task *task);
+int alpi_task_unblock(struct alpi_task *task);
 int alpi_task_events_increase(struct alpi_task *task, uint64_t number);
 int alpi_task_events_decrease(struct alpi_task *task, uint64_t number);
 int alpi_task_waitfor_ns(uint64_t wanted, uint64_t *actual);
@@ -131,6 +326,36 @@ int alpi_task_self(struct alpi_task **task)
     return 0;
 }
 
+int alpi_task_block(struct alpi_task *task)
+{
+    if (!running || task != running)
+        return running ? 3 : 5;
+    pthread_mutex_lock(&pool.lock);
+    if (task->unblocked) {
+        task->unblocked = 0;
+        pthread_mutex_unlock(&pool.lock);
+    } else {
+        task->blocked = 1;
+        pause_task();
+    }
+    return 0;
+}
+
+int alpi_task_unblock(struct alpi_task *task)
+{
+    if (!task)
+        return 3;
+    pthread_mutex_lock(&pool.lock);
+    if (task->blocked) {
+        task->blocked = 0;
+        append(task);
+    } else {
+        task->unblocked = 1;
+    }
+    pthread_mutex_unlock(&pool.lock);
+    return 0;
+}
+
 int alpi_task_events_increase(struct alpi_task *task, uint64_t number)
 {
     if (!running || task != running)
@@ -141,7 +366,7 @@ int alpi_task_events_increase(struct alpi_task *task, uint64_t number)
 
 int alpi_task_events_decrease(struct alpi_task *task, uint64_t number)
 {
-    if (!is_worker)
+    if (!self)
         return 5;
     remove_events(task, (int)number);
     return 0;
@@ -151,9 +376,13 @@ int alpi_task_waitfor_ns(uint64_t wanted, uint64_t *actual)
 {
     if (!running)
         return 5;
-    sched_yield();
+    uint64_t begin = clock_ns();
+    running->until_ns = begin + wanted;
+    pthread_mutex_lock(&pool.lock);
+    append_sleeper(running);
+    pause_task();
     if (actual)
-        *actual = wanted;
+        *actual = clock_ns() - begin;
     return 0;
 }
 

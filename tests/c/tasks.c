@@ -1,7 +1,7 @@
 /*
  * Tasks of a runtime with ALPI (runtime.h) whose completion is bound to requests: epochs, messages
  * and notifications. A successor sees the data; outside a task, and with a runtime that is too old,
- * the calls wait.
+ * the calls wait. The runtime itself is tested too: tasks that pause.
  *
  *   tasks [NUMBER [old]]    NUMBER of tasks of each kind
  */
@@ -78,6 +78,59 @@ static void check_exchange(void *argument)
             __atomic_fetch_add(&wrong, 1, __ATOMIC_RELAXED);
 }
 
+/* Whether no more threads run than there are cores. */
+static int active;
+
+static void enter(void)
+{
+    if (__atomic_add_fetch(&active, 1, __ATOMIC_SEQ_CST) > pool.workers)
+        __atomic_fetch_add(&wrong, 1, __ATOMIC_RELAXED);
+}
+
+static void leave(void)
+{
+    __atomic_fetch_sub(&active, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Pauses until `resume` of the same work, which may have run before. */
+static void pause_once(void *argument)
+{
+    Work *work = argument;
+    enter();
+    leave();
+    EXPECT(alpi_task_block(&work->first) == 0, "a task cannot block");
+    enter();
+    EXPECT(work->got == 1, "a task has not been blocked");
+    leave();
+}
+
+static void resume(void *argument)
+{
+    Work *work = argument;
+    enter();
+    uint64_t slept = 0, wanted = work->number % 3 ? 0 : 20000;
+    leave();
+    EXPECT(alpi_task_waitfor_ns(wanted, &slept) == 0 && slept >= wanted, "slept too short");
+    enter();
+    work->got = 1;
+    leave();
+    EXPECT(alpi_task_unblock(&work->first) == 0, "a task cannot be unblocked");
+}
+
+/* More tasks pause than there are cores. In every second pair the one that unblocks comes first. */
+static void test_pauses(Work *work, int number)
+{
+    for (int i = 0; i < number; i++) {
+        work[i] = (Work){.number = i};
+        work[i].first = (struct alpi_task){.body = pause_once, .argument = work + i};
+        work[i].second = (struct alpi_task){.body = resume, .argument = work + i};
+        submit(i % 2 ? &work[i].first : &work[i].second);
+        submit(i % 2 ? &work[i].second : &work[i].first);
+    }
+    await_tasks();
+    EXPECT(alpi_task_block(NULL) == 5 && alpi_task_unblock(NULL) == 3, "wrong errors");
+}
+
 static void submit_pairs(Work *work, int number, void (*first)(void *), void (*second)(void *))
 {
     for (int i = 0; i < number; i++) {
@@ -125,6 +178,7 @@ int main(int argc, char **argv)
     EXPECT(r == MPI_REQUEST_NULL && s.MPI_TAG == 1 << 14, "outside a task: not complete");
 
     start_workers();
+    test_pauses(gets, number);
     submit_pairs(gets, number, get_cell, check_cell);
     submit_pairs(messages, old ? 0 : number, exchange, check_exchange);
     struct alpi_task last = {.body = bad};
