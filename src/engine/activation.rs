@@ -69,6 +69,15 @@ impl ClosedEpochs {
         self.closed[class as usize].push_back((closing, epoch));
     }
 
+    /// Forgets the epoch that the `closing`-th closing call, the latest, has closed, if `which`
+    /// selects it. Later epochs then do not wait for it. Fence and lock_all epochs stay.
+    pub(super) fn forget(&mut self, closing: u64, which: impl Fn(Key) -> bool) {
+        use ReorderClass::{Access, Exposure, Lock, OwnLock};
+        for class in [Access, Exposure, Lock, OwnLock] {
+            self.closed[class as usize].pop_back_if(|(at, epoch)| *at == closing && which(*epoch));
+        }
+    }
+
     /// Forgets all epochs. The caller has found that every closed epoch is complete.
     #[inline]
     pub(super) fn clear(&mut self) {

@@ -4,7 +4,7 @@ use super::activation::{ReorderClass, may_activate};
 use super::epoch::{EpochKind, EpochState, LockState};
 use super::fence::Barrier;
 use super::peer::{Waiter, shrink};
-use super::port::{Assert, Outcome, Port, Rank, SyncError, Word};
+use super::port::{Assert, Outcome, Port, Rank, RequestId, SyncError, Word};
 use super::record::NIL;
 use super::slab::Key;
 use super::window::{FenceView, Window};
@@ -131,6 +131,15 @@ impl Window {
                 Outcome::Pending(request)
             }
         }
+    }
+
+    /// The call that has just closed an epoch, with this request, returns only when it is complete.
+    /// So epochs that other threads open meanwhile overlap it, and do not wait for it [EP-7].
+    #[cold]
+    pub fn overlap_closing(&mut self, request: RequestId) {
+        let epochs = &self.epochs;
+        let asked = |epoch| epochs.get(epoch).is_some_and(|entry| entry.request == Some(request));
+        self.closed_epochs.forget(self.closings, asked);
     }
 
     /// Activates deferred epochs in order, up to the first that is blocked [EP-4]. Repeats while

@@ -326,6 +326,37 @@ fn ep7_epochs_open_together_do_not_wait_for_each_other() {
     w.finish();
 }
 
+/// What other threads open while a blocking call closes an epoch overlaps it.
+#[test]
+fn ep7_an_epoch_overlaps_one_that_a_blocking_call_is_closing() {
+    for blocking in [true, false] {
+        // The exposure waits for this process's own access, which is opened later.
+        let mut w = World::new(1);
+        w.rank(0).post(&[0]);
+        let exposure = w.rank(0).wait();
+        if blocking {
+            w.overlap_closing(exposure);
+        }
+        w.rank(0).start(&[0]);
+        let access = w.rank(0).complete();
+        w.drive();
+        assert_eq!((w.done(access), w.done(exposure)), (blocking, blocking));
+
+        // The reverse.
+        let mut w = World::new(1);
+        w.rank(0).start(&[0]);
+        w.put(0, 0, 0, &[1]);
+        let access = w.rank(0).complete();
+        if blocking {
+            w.overlap_closing(access);
+        }
+        w.rank(0).post(&[0]);
+        let exposure = w.rank(0).wait();
+        w.drive();
+        assert_eq!((w.done(access), w.done(exposure)), (blocking, blocking));
+    }
+}
+
 /// Both epochs are deferred and closed long before their activation. They still overlap.
 #[test]
 fn ep7_overlap_is_remembered_through_deferral() {

@@ -41,6 +41,8 @@ pub struct Epoch {
     pub kind: Kind,
     /// Closed by the n-th closing call of the process.
     closed_as: Option<u64>,
+    /// By a blocking call of another thread than the one that opens later epochs.
+    closed_by_waiting: bool,
     pub complete: bool,
     /// Epochs closed when this one was opened. EP-6 applies to these only [EP-7].
     opened_after: u64,
@@ -55,7 +57,7 @@ impl Epoch {
     }
     /// True if EP-6 makes `later` wait for this epoch.
     fn precedes(&self, later: &Epoch) -> bool {
-        self.closed_as.is_some_and(|n| n <= later.opened_after)
+        !self.closed_by_waiting && self.closed_as.is_some_and(|n| n <= later.opened_after)
     }
     fn is_lock(&self) -> bool {
         matches!(self.kind, Kind::Lock { .. } | Kind::LockAll { .. })
@@ -235,6 +237,7 @@ impl Model {
             rank,
             kind,
             closed_as: None,
+            closed_by_waiting: false,
             complete: false,
             opened_after,
             ops: Vec::new(),
@@ -244,6 +247,11 @@ impl Model {
         id
     }
 
+    /// The call that closed an epoch waits for it.
+    pub fn close_by_waiting(&mut self, meaning: &Meaning) {
+        let Meaning::Close(epoch) = meaning else { panic!("no closing call") };
+        self.epochs[*epoch].closed_by_waiting = true;
+    }
     pub fn close_access(&mut self, rank: Rank) -> Meaning {
         let epoch = self.of(rank).access.take();
         self.close_open(epoch)

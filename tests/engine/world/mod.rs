@@ -191,6 +191,13 @@ impl World {
     pub fn done(&self, req: Req) -> bool {
         self.requests[req.0].completed.is_some()
     }
+    /// The closing call that made this request is a blocking one.
+    pub fn overlap_closing(&mut self, req: Req) {
+        let pending = self.alive.iter().find(|(_, alive)| **alive == req);
+        let (rank, id) = *pending.expect("it is pending").0;
+        self.net.model.close_by_waiting(&self.requests[req.0].meaning);
+        self.windows[rank as usize].overlap_closing(id);
+    }
     /// Completion time of the request.
     pub fn done_at(&self, req: Req) -> Time {
         self.requests[req.0]
