@@ -65,9 +65,16 @@ install: ## build the library for MPICC and install it to PREFIX
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
 	install -m 755 target/$(LABEL)/release/libmpix_rma.so $(DESTDIR)$(PREFIX)/lib/
 	install -m 644 target/$(LABEL)/release/libmpix_rma.a $(DESTDIR)$(PREFIX)/lib/
+	$(MPICC) -O2 -Wall -Wextra -Wno-stringop-overflow -fPIC -shared -fvisibility=default -Impix-headers tampi/tampi.c \
+	  -o $(DESTDIR)$(PREFIX)/lib/libmpix_tampi.so -Ltarget/$(LABEL)/release -lmpix_rma \
+	  -Wl,-rpath,'$$ORIGIN'
+	install -d $(DESTDIR)$(PREFIX)/include/mpix-tampi
+	install -m 644 tampi/TAMPI.h $(DESTDIR)$(PREFIX)/include/mpix-tampi/
 	install -m 644 mpix-headers/*.h mpix-headers/*.f90 $(DESTDIR)$(PREFIX)/include/
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' mpix-headers/mpix-rma.pc.in \
 	  > $(DESTDIR)$(PREFIX)/lib/pkgconfig/mpix-rma.pc
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' tampi/mpix-tampi.pc.in \
+	  > $(DESTDIR)$(PREFIX)/lib/pkgconfig/mpix-tampi.pc
 
 prefixes: $(HOSTS:%=prefix-%)
 prefix-%:

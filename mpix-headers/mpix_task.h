@@ -45,6 +45,37 @@ int MPIX_Task_iwaitall(int n, MPI_Request requests[], MPI_Status statuses[]);
 int PMPIX_Task_iwait(MPI_Request *request, MPI_Status *status);
 int PMPIX_Task_iwaitall(int n, MPI_Request requests[], MPI_Status statuses[]);
 
+/*
+ * MPI_TASK_MULTIPLE - the thread level at which blocking calls pause their task [2019, section 5]
+ *
+ * The level above MPI_THREAD_MULTIPLE, for MPI_Init_thread. All processes of the job should ask for
+ * it. MPI_Init_thread and MPI_Query_thread return it if the host provides MPI_THREAD_MULTIPLE and a
+ * runtime that implements ALPI is loaded. Then these calls pause a task that has to wait, and its
+ * core runs other tasks:
+ *
+ *   MPI_Wait, MPI_Waitall, MPI_Waitany, MPI_Waitsome
+ *   MPI_Send, MPI_Recv and their kin, MPI_Probe, blocking collectives
+ *   MPI_Win_fence, complete, wait, lock, unlock, flush and their kin, MPI_Win_free and the calls
+ *   that make windows, MPIX_Win_notify_threshold, MPIX_Win_notify_waitsome
+ *
+ * Outside tasks they wait as always. Two tasks of a process must not be in collectives of one
+ * communicator at a time, as MPI says of threads.
+ */
+#ifndef MPI_TASK_MULTIPLE
+#define MPI_TASK_MULTIPLE (MPI_THREAD_MULTIPLE + 1)
+#endif
+
+/*
+ * MPIX_Task_set_blocking - sets whether blocking calls of this thread pause its tasks
+ *
+ *   pauses   0: they wait in place; otherwise they pause, which is the initial state
+ *   before   the state before the call, 0 or 1; or NULL
+ *
+ * Has an effect with MPI_TASK_MULTIPLE only. Always successful.
+ */
+int MPIX_Task_set_blocking(int pauses, int *before);
+int PMPIX_Task_set_blocking(int pauses, int *before);
+
 #ifdef _OPENMP
 /*
  * MPIX_Task_detach - the event of an OpenMP task is fulfilled when requests are complete

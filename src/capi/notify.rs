@@ -6,8 +6,10 @@ use crate::engine::{Notified, Outcome};
 use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
+use crate::mpi::request::task::pause;
 use crate::mpi::rma::call::{
-    Checked, Done, admit, broken, deliver, not_complete, require, wait_unless_broken, window_calls,
+    Checked, Done, admit, broken, deliver, not_complete, require, wait_for, wait_unless_broken,
+    window_calls,
 };
 use crate::mpi::rma::fast_path;
 use crate::mpi::window::any_objection;
@@ -85,6 +87,9 @@ fn wait_for_one(mut guard: Guard, range: Range) -> Done {
     if window.engine.had_counted(range.first, range.expected) {
         return Ok(());
     }
+    if pause::in_task() {
+        return wait_in_task(guard, range, CounterOutput::none());
+    }
     window.lead.pause();
     block(guard, |window| {
         let reached = has_counted(window, range);
@@ -112,6 +117,25 @@ fn start(
         (Outcome::Complete, None) => {}
     }
     deliver(guard, outcome, Scope::Operation, request)
+}
+
+/// Pauses the current task until a counter is high enough.
+#[cold]
+fn wait_in_task(mut guard: Guard, range: Range, output: CounterOutput) -> Done {
+    let id = guard.windows.called_id();
+    let ours = guard.windows.called();
+    let (outcome, found) = with_port!(&mut ours.port, port => {
+        ours.engine.await_counters(port, range.first, range.number, range.expected)
+    });
+    match (outcome, found) {
+        (_, Some(found)) => output.write(found),
+        (Outcome::Pending(request), None) => {
+            ours.keep_counter_output(request, output);
+            wait_for(guard, id, request, None)?;
+        }
+        (Outcome::Complete, None) => {}
+    }
+    Ok(())
 }
 
 /// Counters read between two sweeps.
@@ -264,6 +288,9 @@ window_calls! { win;
         |mut guard| {
             let output = counter_output(idx, value)?;
             let range = own(guard.windows.called(), first, num, 1)?;
+            if pause::in_task() {
+                return wait_in_task(guard, range, output);
+            }
             block(guard, |window| {
                 let found = look(window, range);
                 if let Some(found) = found {

@@ -19,6 +19,7 @@ pub mod continuations;
 #[doc(hidden)]
 pub mod fast_path;
 pub(crate) mod network;
+pub(crate) mod pause;
 pub(crate) mod persistent;
 pub(crate) mod process;
 pub(crate) mod progress;

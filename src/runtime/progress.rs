@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::continuations::{self, Thread, any_runnable};
+use super::pause;
 use super::process::{Guard, Host, State, enter, is_wanted, multiple, try_enter};
 use super::registry::{Attended, WindowId, nothing_attended};
 use super::window::Window;
@@ -166,7 +167,6 @@ pub(crate) fn sweep_from_hook() -> bool {
 
 /// Whether some window may need progress while a call of the host blocks. Under
 /// `MPI_THREAD_MULTIPLE`, another thread may start something meanwhile.
-#[cfg_attr(mpi_host = "openmpi", allow(dead_code))]
 pub(crate) fn must_drive() -> bool {
     if nothing_lives() {
         return false;
@@ -194,6 +194,8 @@ pub(crate) struct Backoff {
     per_yield: u32,
     /// Counted in [`WAITING`].
     counted: bool,
+    /// Pauses are pauses of the task that this thread runs.
+    in_task: bool,
 }
 
 impl Drop for Backoff {
@@ -219,7 +221,8 @@ static WAITING: AtomicU32 = AtomicU32::new(0);
 
 impl Backoff {
     pub(crate) fn new() -> Self {
-        let counted = multiple();
+        let in_task = pause::in_task();
+        let counted = multiple() && !in_task;
         // One spinning thread makes progress for all. More would take cores from the threads that
         // they wait for.
         let alone = !counted || WAITING.fetch_add(1, Ordering::Relaxed) == 0;
@@ -229,19 +232,27 @@ impl Backoff {
         // looks before that.)
         let shares = oversubscribed() || !alone;
         let (spins, per_yield) = if shares { (0, 1) } else { (2_000, LOOKS_PER_YIELD) };
-        Self { looks: 0, spins, per_yield, counted }
+        Self { looks: 0, spins, per_yield, counted, in_task }
     }
 
     /// Counts a look that found nothing. True if it is time for a round of progress.
     #[inline]
     pub(crate) fn round(&mut self) -> bool {
         self.looks = self.looks.saturating_add(1);
-        self.looks.is_multiple_of(LOOKS_PER_ROUND)
+        self.looks.is_multiple_of(LOOKS_PER_ROUND) || self.rests()
+    }
+
+    /// Whether each pause is one of the task.
+    #[inline]
+    fn rests(&self) -> bool {
+        self.in_task && self.looks > EAGER
     }
 
     #[inline]
     pub(crate) fn pause(&self) {
-        if self.looks > self.spins && self.looks.is_multiple_of(self.per_yield) {
+        if self.rests() {
+            pause::rest();
+        } else if self.looks > self.spins && self.looks.is_multiple_of(self.per_yield) {
             std::thread::yield_now();
         } else if self.looks > EAGER {
             std::hint::spin_loop();

@@ -16,7 +16,7 @@ has one entry per line:
   mode=          link (default: by pkg-config), static, preload (linked with the host only),
                  plain (without the library), alone (without MPI: the program loads the library),
                  openmp (with gcc's), libomp (with clang and its OpenMP), c++20,
-                 tasks (the program exports a tasking runtime)
+                 tasks (the program exports a tasking runtime), tampi (the same, written for TAMPI)
   result=        ok (default: exit status 0 and a line OK), exit (status 0),
                  death or fatal (the job must end with another status)
   expect=REGEX   must occur in the output (may repeat; `_` stands for a space)
@@ -83,9 +83,10 @@ class Host:
         env = dict(os.environ, PKG_CONFIG_PATH=f"{self.prefix}/lib/pkgconfig")
         self.linked = self.headers = None
         if not options.plain:
-            ask = lambda what: shlex.split(subprocess.check_output(["pkg-config", what, "mpix-rma"],
-                                                                   env=env, text=True))
-            self.headers, self.linked = ask("--cflags"), ask("--libs")
+            ask = lambda what, library: shlex.split(
+                subprocess.check_output(["pkg-config", what, library], env=env, text=True))
+            self.headers, self.linked = ask("--cflags", "mpix-rma"), ask("--libs", "mpix-rma")
+            self.tampi = ask("--cflags", "mpix-tampi") + ask("--libs", "mpix-tampi")
 
     def command(self, ranks, env, wrap, program, args):
         """The whole mpiexec command line. MPICH passes the environment on, Open MPI needs each
@@ -191,6 +192,8 @@ def compile_line(entry, host, source, sanitize):
         line += ["-fopenmp", *unknown] + host.headers + host.linked
     elif entry.mode == "tasks":  # the program is a tasking runtime, which the library finds
         line += ["-rdynamic"] + host.headers + host.linked
+    elif entry.mode == "tampi":
+        line += ["-rdynamic"] + host.tampi
     elif entry.mode == "c++20":
         line += ["-std=c++20"] + host.headers + host.linked + ["-lstdc++"]
     elif entry.mode == "static":

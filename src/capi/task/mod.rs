@@ -1,48 +1,23 @@
 //! Tasks that are complete when requests are.
 //!
-//! Events of OpenMP tasks are fulfilled in any thread. Those of task-aware runtimes are removed by
-//! a task of this library, the *poller*, because some runtimes let only their own tasks do that. It
-//! runs while a task has an event.
+//! Events of OpenMP tasks are fulfilled in any thread, those of task-aware runtimes by the poller of
+//! [`crate::mpi::request::task`].
 
-mod alpi;
 mod openmp;
 
-use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use self::alpi::{AlpiTask, Task};
 use super::continuation::call;
-use crate::mpi::abi::argument::{in_out, list_or_empty};
+use crate::mpi::abi::argument::{Out, in_out, list_or_empty};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::status::Statuses;
 use crate::mpi::abi::sys::*;
 use crate::mpi::request::completion;
-use crate::mpi::request::continuation::{self, Arguments, Function, Owner};
+use crate::mpi::request::continuation::Owner;
+use crate::mpi::request::task::{attach, bind, current, log_failed, pause};
 use crate::runtime::process::multiple;
 use crate::runtime::thread;
-
-/// Has a function of this library called when requests are complete. They are complete already if
-/// they are MPI_REQUEST_NULL.
-fn attach(
-    owner: Owner,
-    requests: Option<&[Cell<MPI_Request>]>,
-    statuses: Statuses<'_>,
-    function: Function,
-    data: *mut c_void,
-) -> Result<(), Fault> {
-    let flags = continuation::REQUESTS_FREE | continuation::INVOKE_FAILED;
-    let function = Some(function);
-    continuation::attach(&Arguments { requests, function, data, flags, statuses, owner })
-}
-
-fn log_failed(error: c_int) {
-    if error != MPI_SUCCESS {
-        log::error!("a request that a task waits for has failed (error code {error})");
-    }
-}
 
 /// The callback of `MPIX_Task_detach`.
 unsafe extern "C" fn fulfill(error: c_int, event: *mut c_void) -> c_int {
@@ -83,74 +58,6 @@ pub unsafe extern "C" fn MPIX_Task_detach(
     })
 }
 
-/// The callback of `MPIX_Task_iwaitall`, which the poller calls.
-unsafe extern "C" fn remove_event(error: c_int, task: *mut c_void) -> c_int {
-    log_failed(error);
-    if let (Some(runtime), Some(task)) = (alpi::runtime(), NonNull::new(task)) {
-        // SAFETY: `bind` has added an event to this task.
-        unsafe { runtime.remove_event(task.cast::<AlpiTask>()) };
-    }
-    MPI_SUCCESS
-}
-
-/// A poller runs, or is about to.
-static POLLED: AtomicBool = AtomicBool::new(false);
-/// Time between two polls. In it, the processor runs other tasks.
-const POLL_NS: u64 = 50_000;
-
-/// The body of the poller.
-unsafe extern "C" fn poll(_: *mut c_void) {
-    let Some(runtime) = alpi::runtime() else { return };
-    loop {
-        if continuation::poll_tasks() {
-            continue;
-        }
-        if continuation::tasks_wait() {
-            runtime.sleep(POLL_NS);
-            continue;
-        }
-        POLLED.store(false, Ordering::SeqCst);
-        // A task may have come after the look and found a poller.
-        if !continuation::tasks_wait() || POLLED.swap(true, Ordering::SeqCst) {
-            return;
-        }
-    }
-}
-
-/// Keeps a task from completing before its requests.
-fn bind(
-    runtime: &alpi::Alpi,
-    task: Task,
-    requests: Option<&[Cell<MPI_Request>]>,
-    statuses: Statuses<'_>,
-) -> Result<(), Fault> {
-    if !runtime.add_event(task) {
-        let text = "the tasking runtime does not accept an event for this task";
-        return Err(Fault::new(MPI_ERR_OTHER, text));
-    }
-    let attached =
-        attach(Owner::Tasks, requests, statuses, remove_event, task.as_ptr().cast::<c_void>());
-    if attached.is_err() {
-        // SAFETY: the event was added above, and nobody else removes it.
-        unsafe { runtime.remove_event(task) };
-        return attached;
-    }
-    if !POLLED.swap(true, Ordering::SeqCst) && !runtime.spawn(poll, c"mpix-rma poller") {
-        POLLED.store(false, Ordering::SeqCst);
-        log::error!("alpi_task_spawn failed: tasks that wait for requests do not complete");
-    }
-    Ok(())
-}
-
-/// The runtime and the current task, if a task may have its requests bound to it.
-fn current() -> Option<(&'static alpi::Alpi, Task)> {
-    if !multiple() {
-        return None;
-    }
-    let runtime = alpi::runtime()?;
-    Some((runtime, runtime.current()?))
-}
-
 /// Keeps the current task from completing before a request. Outside a task, waits for it.
 ///
 /// # Safety
@@ -161,7 +68,7 @@ pub unsafe extern "C" fn MPIX_Task_iwait(
     request: *mut MPI_Request,
     status: *mut MPI_Status,
 ) -> c_int {
-    let Some((runtime, task)) = current() else {
+    let Some(task) = current() else {
         // SAFETY: the application's arguments, passed on.
         return unsafe { completion::MPI_Wait(request, status) };
     };
@@ -171,7 +78,7 @@ pub unsafe extern "C" fn MPIX_Task_iwait(
         let Some(request) = request else {
             return Err(Fault::new(MPI_ERR_REQUEST, "request is NULL"));
         };
-        bind(runtime, task, Some(std::slice::from_ref(request)), statuses)
+        bind(task, Some(std::slice::from_ref(request)), statuses)
     })
 }
 
@@ -185,18 +92,33 @@ pub unsafe extern "C" fn MPIX_Task_iwaitall(
     reqs: *mut MPI_Request,
     statuses: *mut MPI_Status,
 ) -> c_int {
-    let Some((runtime, task)) = current() else {
+    let Some(task) = current() else {
         // SAFETY: the application's arguments, passed on.
         return unsafe { completion::MPI_Waitall(n, reqs, statuses) };
     };
     call("MPIX_Task_iwaitall", || {
         // SAFETY: the contract of this call says so of `reqs` and `statuses`.
         let (all, statuses) = unsafe { (list_or_empty(reqs, n), Statuses::new(statuses, n)) };
-        bind(runtime, task, all, statuses)
+        bind(task, all, statuses)
+    })
+}
+
+/// Sets whether blocking calls of this thread pause its tasks.
+///
+/// # Safety
+/// `before` is NULL, or memory for an int.
+#[inline(never)]
+pub unsafe extern "C" fn MPIX_Task_set_blocking(pauses: c_int, before: *mut c_int) -> c_int {
+    call("MPIX_Task_set_blocking", || {
+        let aware = pause::set_aware(pauses != 0);
+        // SAFETY: the contract of this call says so of `before`.
+        unsafe { Out::new(before) }.write(c_int::from(aware));
+        Ok(())
     })
 }
 
 exports! {
+    MPIX_Task_set_blocking(pauses: c_int, before: *mut c_int);
     MPIX_Task_detach(
         n: c_int, reqs: *mut MPI_Request, statuses: *mut MPI_Status, event: openmp::Event);
     MPIX_Task_iwait(request: *mut MPI_Request, status: *mut MPI_Status);

@@ -149,7 +149,6 @@ host_calls! {
 
     start(request: &Cell<MPI_Request>) = PMPI_Start(request.as_ptr());
     request_free(request: &Cell<MPI_Request>) = PMPI_Request_free(request.as_ptr());
-    #[cfg(mpi_host = "mpich")]
     cancel(request: &Cell<MPI_Request>) = PMPI_Cancel(request.as_ptr());
     ibarrier(comm: MPI_Comm, request: &Cell<MPI_Request>) = PMPI_Ibarrier(comm, request.as_ptr());
     iprobe_any(comm: MPI_Comm, flag: &mut c_int) =
@@ -157,7 +156,6 @@ host_calls! {
     grequest_complete(request: MPI_Request) = PMPI_Grequest_complete(request);
     test(request: &Cell<MPI_Request>, flag: &mut c_int, status: Status<'_>) =
         PMPI_Test(request.as_ptr(), flag, status.as_ptr());
-    #[cfg(mpi_host = "mpich")]
     request_get_status(request: MPI_Request, flag: &mut c_int) =
         PMPI_Request_get_status(request, flag, MPI_STATUS_IGNORE);
     test_any(

@@ -15,7 +15,7 @@ impl<'a> Status<'a> {
     ///
     /// # Safety
     /// `status` is NULL, MPI_STATUS_IGNORE or MPI_STATUSES_IGNORE, or until `'a` ends it points to
-    /// memory for a status, aligned, that no other thread accesses.
+    /// memory for a status, which need not be aligned, that no other thread accesses.
     #[inline(always)]
     pub(crate) unsafe fn new(status: *mut MPI_Status) -> Self {
         Status(status, PhantomData)
@@ -42,25 +42,32 @@ impl<'a> Status<'a> {
         self.0.is_null() || self.0 == MPI_STATUS_IGNORE || self.0 == MPI_STATUSES_IGNORE
     }
 
-    /// Fills in a status without elements, not cancelled, with this source and tag. `MPI_ERROR` is
-    /// left as it is.
-    pub(crate) fn fill(self, source: c_int, tag: c_int) {
+    /// Changes the status, unless it is ignored.
+    #[inline]
+    fn change(self, how: impl FnOnce(&mut MPI_Status)) {
         if self.is_ignored() {
             return;
         }
-        let filled = MPI_Status { MPI_SOURCE: source, MPI_TAG: tag, ..*without_data() };
-        // SAFETY: the status is not ignored, so it is the memory that `new` was given. Its
-        // MPI_ERROR is read although the application may not have written it: any int is valid.
-        unsafe { *self.0 = MPI_Status { MPI_ERROR: (*self.0).MPI_ERROR, ..filled } };
+        // SAFETY: the status is not ignored, so it is the memory that `new` was given. What the
+        // application has not written is read too: its fields are integers, of any value.
+        unsafe {
+            let mut status = self.0.read_unaligned();
+            how(&mut status);
+            self.0.write_unaligned(status);
+        }
+    }
+
+    /// Fills in a status without elements, not cancelled, with this source and tag. `MPI_ERROR` is
+    /// left as it is.
+    pub(crate) fn fill(self, source: c_int, tag: c_int) {
+        if !self.is_ignored() {
+            self.copy(MPI_Status { MPI_SOURCE: source, MPI_TAG: tag, ..*without_data() });
+        }
     }
 
     /// Fills in what another status says, but for `MPI_ERROR`.
     pub(crate) fn copy(self, from: MPI_Status) {
-        if !self.is_ignored() {
-            // SAFETY: the status is not ignored, so it is the memory that `new` was given. Its
-            // MPI_ERROR may be any int.
-            unsafe { *self.0 = MPI_Status { MPI_ERROR: (*self.0).MPI_ERROR, ..from } };
-        }
+        self.change(|status| *status = MPI_Status { MPI_ERROR: status.MPI_ERROR, ..from });
     }
 
     /// Fills in MPI's empty status (MPI-4.1 3.7.3). `MPI_ERROR` is left as it is.
@@ -70,24 +77,19 @@ impl<'a> Status<'a> {
 
     /// Sets source and tag, and nothing else.
     pub(crate) fn set_origin(self, source: c_int, tag: c_int) {
-        if !self.is_ignored() {
-            // SAFETY: the status is not ignored, so it is the memory that `new` was given.
-            unsafe { ((*self.0).MPI_SOURCE, (*self.0).MPI_TAG) = (source, tag) };
-        }
+        self.change(|status| (status.MPI_SOURCE, status.MPI_TAG) = (source, tag));
     }
 
     /// Source and tag that the host has written. `None`: the status is ignored.
     pub(crate) fn origin(self) -> Option<(c_int, c_int)> {
-        // SAFETY: the status is not ignored, so it is the memory that `new` was given.
-        (!self.is_ignored()).then(|| unsafe { ((*self.0).MPI_SOURCE, (*self.0).MPI_TAG) })
+        let mut origin = None;
+        self.change(|status| origin = Some((status.MPI_SOURCE, status.MPI_TAG)));
+        origin
     }
 
     /// Sets the error, which MPI defines only in arrays of statuses.
     pub(crate) fn set_error(self, code: c_int) {
-        if !self.is_ignored() {
-            // SAFETY: the status is not ignored, so it is the memory that `new` was given.
-            unsafe { (*self.0).MPI_ERROR = code };
-        }
+        self.change(|status| status.MPI_ERROR = code);
     }
 }
 
@@ -126,10 +128,15 @@ impl<'a> Statuses<'a> {
     ///
     /// # Safety
     /// `first` is NULL or MPI_STATUSES_IGNORE, or until `'a` ends it points to memory for `count`
-    /// statuses, aligned, that no other thread accesses.
+    /// statuses that no other thread accesses, as [`Status::new`] says.
     #[inline(always)]
     pub(crate) unsafe fn new(first: *mut MPI_Status, count: c_int) -> Self {
         Statuses { first, len: usize::try_from(count).unwrap_or(0), of: PhantomData }
+    }
+
+    /// MPI_STATUSES_IGNORE.
+    pub(crate) fn ignored() -> Self {
+        Statuses { first: MPI_STATUSES_IGNORE, len: 0, of: PhantomData }
     }
 
     /// Statuses of this library.

@@ -6,6 +6,7 @@ pub(crate) mod session;
 
 use std::ffi::{c_char, c_int};
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::mpi::abi::error::boundary;
 use crate::mpi::abi::host::exports;
@@ -18,6 +19,7 @@ use crate::mpi::datatype::derived;
 use crate::mpi::progress::drive;
 use crate::mpi::progress::hook;
 use crate::mpi::request;
+use crate::mpi::request::task::pause::{self, task_multiple};
 use crate::runtime::config::{self, Reach, Serve, Settings};
 use crate::runtime::process::{self, Host};
 use crate::runtime::{continuations, enter, progress, thread};
@@ -54,11 +56,38 @@ pub unsafe extern "C" fn MPI_Init_thread(
     provided: *mut c_int,
 ) -> c_int {
     boundary("MPI_Init_thread", || {
+        let pauses = required == task_multiple();
         // MPI allows a host to provide a higher level than required.
-        let required = if wants_thread() { MPI_THREAD_MULTIPLE } else { required };
+        let required = if wants_thread() || pauses { MPI_THREAD_MULTIPLE } else { required };
+        WANTS_PAUSES.store(pauses, Ordering::Relaxed);
         // SAFETY: the application's arguments, passed on.
         let code = unsafe { PMPI_Init_thread(argc, argv, required, provided) };
-        start_after(code)
+        let code = start_after(code);
+        if code == MPI_SUCCESS && pause::is_enabled() {
+            // SAFETY: the host has written the level there.
+            unsafe { provided.write(task_multiple()) };
+        }
+        code
+    })
+}
+
+/// `MPI_Init_thread` was called with `MPI_TASK_MULTIPLE`.
+static WANTS_PAUSES: AtomicBool = AtomicBool::new(false);
+
+/// The host's level, or `MPI_TASK_MULTIPLE`.
+///
+/// # Safety
+/// As MPI says of the call.
+#[inline(never)]
+pub unsafe extern "C" fn MPI_Query_thread(provided: *mut c_int) -> c_int {
+    boundary("MPI_Query_thread", || {
+        // SAFETY: the application's argument, passed on.
+        let code = unsafe { PMPI_Query_thread(provided) };
+        if code == MPI_SUCCESS && pause::is_enabled() {
+            // SAFETY: the host has written the level there.
+            unsafe { provided.write(task_multiple()) };
+        }
+        code
     })
 }
 
@@ -66,6 +95,7 @@ exports! {
     MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char);
     MPI_Init_thread(
         argc: *mut c_int, argv: *mut *mut *mut c_char, required: c_int, provided: *mut c_int);
+    MPI_Query_thread(provided: *mut c_int);
     MPI_Finalize();
 }
 
@@ -97,7 +127,8 @@ unsafe fn start() {
     host_calls::comm_rank(MPI_COMM_WORLD, &mut rank);
     let level = note_thread_level();
     progress::set_oversubscribed(is_oversubscribed());
-    let (settings, [loops, sessions], differing) = agree(mine);
+    let pauses = level == MPI_THREAD_MULTIPLE && WANTS_PAUSES.load(Ordering::Relaxed);
+    let (settings, [loops, sessions], differing) = agree(mine, pauses);
     start_log(rank, &settings, &complaints);
     if rank == 0 && differing {
         log::warn!(
@@ -115,6 +146,11 @@ unsafe fn start() {
     // With MPIX_RMA=off no process ever has pending work of this library, so nothing is driven. But
     // sessions that are already open could not know the settings of other processes.
     drive::set_driven(loops && (settings.serve() != Serve::Off || sessions));
+    if pauses && settings.serve() != Serve::Off && !pause::turn_on() {
+        log::info!(
+            "MPI_TASK_MULTIPLE: no runtime that pauses tasks is loaded; calls wait in place"
+        );
+    }
     world::begin();
     set_up(settings, level);
     if settings.serve() != Serve::Off && needs_messages(&settings) {
@@ -194,7 +230,7 @@ pub(crate) fn finish_alone() {
 
 /// Agrees on the settings, which are those of rank 0. Also returns whether blocking calls must be
 /// driven, whether any process has opened a session, and whether settings differed.
-fn agree(mine: Settings) -> (Settings, [bool; 2], bool) {
+fn agree(mine: Settings, pauses: bool) -> (Settings, [bool; 2], bool) {
     let mut numbers = [0 as c_int; AGREED];
     for (number, value) in numbers.iter_mut().zip(mine.0) {
         *number = value as c_int;
@@ -203,8 +239,8 @@ fn agree(mine: Settings) -> (Settings, [bool; 2], bool) {
     {
         numbers[AGREED - 2] = c_int::from(session::ever());
     }
-    numbers[AGREED - 1] =
-        c_int::from(!hook::exists() || (needs_messages(&mine) && !hook::takes_messages()));
+    let by_hook = hook::exists() && (!needs_messages(&mine) || hook::takes_messages());
+    numbers[AGREED - 1] = c_int::from(!by_hook || pauses);
     let mut ends = [0 as c_int; 2 * AGREED];
     for (at, number) in numbers.iter().enumerate() {
         ends[at] = *number;

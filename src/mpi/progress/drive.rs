@@ -9,6 +9,7 @@
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::mpi::abi::host_calls;
@@ -16,9 +17,10 @@ use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::hook;
 use crate::runtime::continuations::{self, Thread, any_runnable};
-use crate::runtime::progress::{Backoff, sweep_from_hook};
-#[cfg(mpi_host = "mpich")]
-use crate::runtime::progress::{may_be_contacted, must_drive, oversubscribed};
+use crate::runtime::pause;
+use crate::runtime::progress::{
+    Backoff, may_be_contacted, must_drive, oversubscribed, sweep_from_hook,
+};
 
 /// Blocking calls are driven. All processes agree on it at `MPI_Init`.
 static DRIVEN: AtomicBool = AtomicBool::new(false);
@@ -34,14 +36,16 @@ pub(crate) fn collectives() -> bool {
     DRIVEN.load(Ordering::Relaxed)
 }
 
-/// True if a point-to-point call or a wait must be driven: this library has something to drive, a
-/// peer may contact it, or the node is oversubscribed, since this host's own waits do not yield the
-/// core [PR-4]. On every version while continuations are pending, since most hooks cannot run them.
-#[cfg(mpi_host = "mpich")]
+/// True if a point-to-point call or a wait must be driven: in a task that waits pause, and on MPICH
+/// if this library has something to drive, a peer may contact it, or the node is oversubscribed,
+/// since MPICH's own waits do not yield the core [PR-4]. On every version of it while continuations
+/// are pending, since most hooks cannot run them.
 #[inline]
 pub(crate) fn must_drive_now() -> bool {
-    collectives() && (oversubscribed() || may_be_contacted() || must_drive())
-        || continuations::pending() != 0
+    cfg!(mpi_host = "mpich")
+        && (collectives() && (oversubscribed() || may_be_contacted() || must_drive())
+            || continuations::pending() != 0)
+        || pause::in_task()
 }
 
 /// Calls `poll` until it gives a result. In between, makes progress for this library and the host.
@@ -88,8 +92,25 @@ pub(crate) fn until_flag(mut test: impl FnMut(&mut c_int) -> c_int) -> c_int {
     })
 }
 
+/// Waits for a request of the host by pausing the task. `None`: this thread runs none.
+type Pauser = fn(&Cell<MPI_Request>, Status<'_>) -> Option<c_int>;
+
+static PAUSER: OnceLock<Pauser> = OnceLock::new();
+
+/// Sets how tasks are paused.
+pub(crate) fn pause_with(pauser: Pauser) {
+    // It is the same one each time.
+    let _ = PAUSER.set(pauser);
+}
+
 /// Waits for one request of the host.
 pub(crate) fn wait_for(request: &Cell<MPI_Request>, status: Status<'_>) -> c_int {
+    if pause::in_task()
+        && let Some(pauser) = PAUSER.get()
+        && let Some(code) = pauser(request, status)
+    {
+        return code;
+    }
     until_flag(|flag| host_calls::test(request, flag, status))
 }
 

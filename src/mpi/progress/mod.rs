@@ -4,9 +4,8 @@
 //! |---|---|
 //! | `hook` | runs sweeps inside the host's own progress |
 //! | `drive` | waits for the host while driving our windows |
-//! | `blocking` | blocking calls of hosts without a hook, made in their nonblocking form |
+//! | `blocking` | blocking calls, made in their nonblocking form |
 
-#[cfg(mpi_host = "mpich")]
 pub(crate) mod blocking;
 pub(crate) mod drive;
 pub(crate) mod hook;

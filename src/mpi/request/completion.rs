@@ -11,9 +11,7 @@ use crate::mpi::abi::error::boundary;
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::status::{Status, Statuses};
 use crate::mpi::abi::sys::*;
-#[cfg(mpi_host = "mpich")]
 use crate::mpi::progress::blocking::waits;
-#[cfg(mpi_host = "mpich")]
 use crate::mpi::progress::drive;
 use crate::mpi::request;
 use crate::mpi::request::continuation;
@@ -22,17 +20,19 @@ use crate::mpi::request::host_persistent::request_free;
 use crate::mpi::request::persistent;
 #[cfg(mpi_status_lists)]
 use crate::mpi::request::persistent::get_status;
+use crate::mpi::request::task::pause;
 use crate::runtime::persistent::none_known;
 
 /// Interposes calls. An entry names the host's function, then the answer if persistent requests of
 /// ours are involved; `None` means that none is active. `generalized` is the answer for generalized
-/// requests. `driven` makes the call on MPICH where its condition holds. `error` and `errors` say
+/// requests, and `paused` that in a task which waits may pause. `driven` makes the call where its
+/// condition holds. `error` and `errors` say
 /// where the host leaves the errors of failed requests.
 ///
 /// In an entry, `plain` is the call for requests of the host: driven, or the host's own.
 macro_rules! completion {
     ($($name:ident($($arg:ident: $type:ty),*) => $host:ident, $persistent:expr
-        $(, generalized $generalized:expr)? $(, driven if $when:path, $driven:expr)?
+        $(, generalized $generalized:expr)? $(, paused $paused:expr)? $(, driven if $when:path, $driven:expr)?
         $(, error in $status:ident)?
         $(, errors in $statuses:ident[$most:ident] of $count:expr)?;)*) => {$(
         /// Interposed for persistent requests of ours.
@@ -43,7 +43,7 @@ macro_rules! completion {
         pub unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
             plain! { $name($($arg: $type),*) => $host $(, $when, $driven)? }
             let (none_known, none_alive) = (none_known(), request::none_alive());
-            if none_known && none_alive {
+            if none_known && none_alive && !pause::is_enabled() {
                 // SAFETY: the application's arguments, passed on.
                 return unsafe { plain($($arg),*) };
             }
@@ -53,7 +53,10 @@ macro_rules! completion {
                 // items as the call's count. It also forbids other threads to use them meanwhile.
                 unsafe {
                     let mut code = None;
-                    $(if !none_alive {
+                    $(if pause::in_task() {
+                        code = $paused;
+                    })?
+                    $(if code.is_none() && !none_alive {
                         code = $generalized;
                     })?
                     if code.is_none() && !none_known {
@@ -82,9 +85,6 @@ macro_rules! plain {
         use $host as plain;
     };
     ($name:ident($($arg:ident: $type:ty),*) => $host:ident, $when:path, $driven:expr) => {
-        #[cfg(mpi_host = "openmpi")]
-        use $host as plain;
-        #[cfg(mpi_host = "mpich")]
         #[inline(never)]
         unsafe extern "C" fn plain($($arg: $type),*) -> c_int {
             boundary(stringify!($name), || {
@@ -105,6 +105,7 @@ completion! {
     MPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) => PMPI_Wait,
         persistent::wait(in_out(request), Status::new(status)),
         generalized direct::wait(in_out(request), Status::new(status)),
+        paused pause::wait(in_out(request), Status::new(status)),
         driven if drive::must_drive_now, drive::until_flag(|flag| PMPI_Test(request, flag, status)),
         error in status;
     MPI_Test(
@@ -131,6 +132,7 @@ completion! {
                 plain(count, first_of(requests), statuses.as_ptr(count))
             }),
         generalized direct::wait_all(list(requests, count), Statuses::new(statuses, count)),
+        paused pause::wait_all(list(requests, count), Statuses::new(statuses, count)),
         driven if waits::drives_wait_all,
             waits::wait_all(list(requests, count), count, statuses, |flag, statuses| {
                 PMPI_Testall(count, requests, flag, statuses)
@@ -163,7 +165,7 @@ completion! {
     ) => PMPI_Testany,
         persistent::test_any(
             list(requests, count), Out::new(index), Out::new(flag), Status::new(status)),
-        driven if waits::always,
+        driven if waits::always_on_mpich,
             if waits::tests_sweep() {
                 waits::step(|| waits::test_any(count, requests, index, flag, status))
             } else {

@@ -18,6 +18,7 @@ pub(crate) mod continuation;
 pub(crate) mod direct;
 mod host_persistent;
 pub(crate) mod persistent;
+pub(crate) mod task;
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};

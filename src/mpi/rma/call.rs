@@ -8,6 +8,8 @@ use crate::mpi::abi::error::{Fault, Place, boundary, raise};
 use crate::mpi::abi::sys::*;
 use crate::mpi::request;
 use crate::mpi::request::continuation;
+use crate::mpi::request::task::pause;
+use crate::runtime::process::multiple;
 use crate::runtime::progress::{step, sweep, sweep_between_calls, wait_until};
 use crate::runtime::registry::is_left_to_host;
 use crate::runtime::{Guard, HandleState, HostHandle, Scope, Window, WindowId, enter};
@@ -101,6 +103,9 @@ pub(crate) fn block(
 ) -> Done {
     let window = guard.windows.called();
     if let Outcome::Pending(request) = body(window)? {
+        if multiple() {
+            guard.windows.called().engine.overlap_closing(request);
+        }
         let id = guard.windows.called_id();
         return wait_for(guard, id, request, target);
     }
@@ -114,10 +119,37 @@ pub(crate) fn block(
 
 /// Waits until a request of the engine is complete, as [`block`].
 #[inline(never)]
-fn wait_for(guard: Guard, id: WindowId, request: RequestId, target: Option<u32>) -> Done {
+pub(crate) fn wait_for(
+    guard: Guard,
+    id: WindowId,
+    request: RequestId,
+    target: Option<u32>,
+) -> Done {
+    let guard = if pause::in_task() { pause_for(guard, id, request) } else { guard };
     let mut guard = wait_unless_broken(guard, id, |window| !window.engine.is_pending(request))?;
     order_completed();
     check_reach(&mut guard[id], target)
+}
+
+/// Pauses the current task until a request of the engine is complete, or the window is broken. May
+/// return earlier.
+#[cold]
+fn pause_for(mut guard: Guard, id: WindowId, awaited: RequestId) -> Guard {
+    let host = guard.host;
+    let window = &mut guard[id];
+    if window.poll_before_request(awaited, &host) {
+        return guard;
+    }
+    let mut handle = MPI_REQUEST_NULL;
+    let Ok(number) = request::pending(Out::to(&mut handle)) else { return guard };
+    window.bind(awaited, number, Scope::Operation);
+    window.waiting += 1;
+    request::bind(number, id, awaited);
+    drop(guard);
+    pause::wait_for_ours(handle);
+    let mut guard = enter();
+    guard[id].waiting -= 1;
+    guard
 }
 
 /// Waits until `done`; fails if the window is broken before that.

@@ -41,6 +41,10 @@ macro_rules! make_errhandler {
 
 make_errhandler! {
     MPI_Comm_create_errhandler => PMPI_Comm_create_errhandler;
+}
+// Open MPI's mpi.h no longer declares it.
+#[cfg(mpi_host = "mpich")]
+make_errhandler! {
     MPI_Errhandler_create => PMPI_Errhandler_create;
 }
 

@@ -1,5 +1,5 @@
-//! Blocking calls of hosts without a progress hook (MPICH before 4.3), made in their nonblocking
-//! form and driven here.
+//! Blocking calls, made in their nonblocking form and driven here: of hosts without a progress hook
+//! (MPICH before 4.3), and of tasks that waits pause, on every host [CO-4].
 //!
 //! - [`waits`]: Wait*, Test*, Request_get_status, which `mpi/request/completion.rs` interposes;
 //!   Iprobe, Improbe.
@@ -7,8 +7,8 @@
 //! - [`collectives`]: every blocking collective that has a nonblocking form.
 //! - [`assembled`]: collective calls without one, after a nonblocking barrier of our own.
 //!
-//! On a host with a hook the same build passes all of them to the host (`drive::collectives` is
-//! false), except `MPI_Waitall`.
+//! On a host with a hook, outside tasks, all of them are passed to the host (`drive::collectives` is
+//! false), except `MPI_Waitall` on MPICH.
 //!
 //! Not driven, because they have no nonblocking form and no barrier can precede them: collective
 //! file operations after `MPI_File_open`, `MPI_Comm_create_group`, the exchange between the leaders

@@ -11,13 +11,18 @@ use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 use crate::mpi::progress::hook;
 use crate::runtime::continuations;
+use crate::runtime::pause;
 use crate::runtime::progress::{may_be_contacted, must_drive, nothing_lives, sweep_from_hook};
 
 /// Whether `MPI_Waitall` is driven. On hosts with a hook too, while this library has something to
 /// drive: MPICH's own fails an assertion if a list has both a pending generalized request and
 /// MPI_REQUEST_NULL (seen in 5.0.2).
 pub(crate) fn drives_wait_all() -> bool {
-    must_drive() || drive::collectives() && may_be_contacted() || continuations::pending() != 0
+    cfg!(mpi_host = "mpich")
+        && (must_drive()
+            || drive::collectives() && may_be_contacted()
+            || continuations::pending() != 0)
+        || pause::in_task()
 }
 
 /// Whether tests sweep: the host has no hook, and there are windows.
@@ -28,12 +33,12 @@ pub(crate) fn tests_sweep() -> bool {
 /// Whether `MPI_Testall` may meet generalized requests of ours, for which it needs
 /// [`with_statuses`].
 pub(crate) fn may_meet_generalized() -> bool {
-    drive::collectives() || !nothing_lives()
+    cfg!(mpi_host = "mpich") && (drive::collectives() || !nothing_lives())
 }
 
-/// The condition of `MPI_Testany`, which always goes through [`test_any`].
-pub(crate) fn always() -> bool {
-    true
+/// The condition of `MPI_Testany`, which always goes through [`test_any`] on MPICH.
+pub(crate) fn always_on_mpich() -> bool {
+    cfg!(mpi_host = "mpich")
 }
 
 /// `MPI_Waitall` makes one step of progress per so many requests between two tests of all of them,

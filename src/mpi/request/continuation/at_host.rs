@@ -106,6 +106,11 @@ pub(super) fn take_turn() -> bool {
     done.contains(&true)
 }
 
+/// Number of turns until each request has had one.
+pub(crate) fn turns() -> u32 {
+    with(|waiting| waiting.len().div_ceil(PER_TURN) as u32)
+}
+
 fn is_in_status(code: c_int) -> bool {
     let mut class = code;
     host_calls::error_class(code, &mut class);

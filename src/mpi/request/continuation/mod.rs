@@ -21,7 +21,8 @@ use crate::mpi::request::{self, AttachedTo, host_persistent};
 use crate::runtime::continuations::{self, Callback, GroupId, Properties};
 use crate::runtime::{Guard, enter, thread};
 
-pub(crate) use run::{after_call, test, wait};
+pub(crate) use at_host::turns;
+pub(crate) use run::{after_call, is_running, test, wait};
 
 /// A callback as the application passes it.
 pub(crate) type Function = unsafe extern "C" fn(c_int, *mut c_void) -> c_int;

@@ -29,6 +29,11 @@ thread_local! {
     static RUNNING: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Whether this thread runs a callback.
+pub(crate) fn is_running() -> bool {
+    RUNNING.get()
+}
+
 /// Runs `body`, unless this thread is in it already.
 fn once<R>(body: impl FnOnce() -> R) -> Option<R> {
     if RUNNING.replace(true) {
