@@ -1,6 +1,6 @@
 /*
- * Blocking calls in tasks, with MPI_TASK_MULTIPLE and one core per process: each call can end only
- * after a later task has run, so it would hang if it kept the core.
+ * Blocking calls in tasks, with MPI_TASK_MULTIPLE and one core per process [CO-4]: each call can
+ * end only after a later task has run, so it would hang if it kept the core.
  *
  *   pausing [ROUNDS]    ROUNDS rounds of all pairs; also a crowd of ROUNDS paused tasks
  */

@@ -1,7 +1,7 @@
 //! Tasks that are complete when requests are.
 //!
-//! Events of OpenMP tasks are fulfilled in any thread, those of task-aware runtimes by the poller of
-//! [`crate::mpi::request::task`].
+//! Events of OpenMP tasks are fulfilled in any thread, those of task-aware runtimes by the poller
+//! ([`crate::mpi::request::task`]).
 
 mod openmp;
 

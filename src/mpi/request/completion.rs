@@ -32,7 +32,8 @@ use crate::runtime::persistent::none_known;
 /// In an entry, `plain` is the call for requests of the host: driven, or the host's own.
 macro_rules! completion {
     ($($name:ident($($arg:ident: $type:ty),*) => $host:ident, $persistent:expr
-        $(, generalized $generalized:expr)? $(, paused $paused:expr)? $(, driven if $when:path, $driven:expr)?
+        $(, generalized $generalized:expr)? $(, paused $paused:expr)?
+        $(, driven if $when:path, $driven:expr)?
         $(, error in $status:ident)?
         $(, errors in $statuses:ident[$most:ident] of $count:expr)?;)*) => {$(
         /// Interposed for persistent requests of ours.

@@ -7,8 +7,8 @@
 //! - [`collectives`]: every blocking collective that has a nonblocking form.
 //! - [`assembled`]: collective calls without one, after a nonblocking barrier of our own.
 //!
-//! On a host with a hook, outside tasks, all of them are passed to the host (`drive::collectives` is
-//! false), except `MPI_Waitall` on MPICH.
+//! On a host with a hook, outside tasks, all of them are passed to the host (`drive::collectives`
+//! is false), except `MPI_Waitall` on MPICH.
 //!
 //! Not driven, because they have no nonblocking form and no barrier can precede them: collective
 //! file operations after `MPI_File_open`, `MPI_Comm_create_group`, the exchange between the leaders

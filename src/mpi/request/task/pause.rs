@@ -1,7 +1,7 @@
 //! Blocking calls that pause their task, after `MPI_Init_thread` with `MPI_TASK_MULTIPLE`.
 //!
 //! A call that waits for requests pauses until a continuation resumes its task: nothing looks for
-//! it. Other waits pause for a moment between two looks ([`runtime::pause`](crate::runtime::pause)).
+//! it. Other waits pause for a moment between two looks ([`crate::runtime::pause`]) [CO-4].
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
