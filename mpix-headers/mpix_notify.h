@@ -254,6 +254,25 @@ int MPIX_Win_notify_waitsome(MPI_Win win, int first, int num, int *idx, MPI_Coun
 int MPIX_Win_notify_testsome(MPI_Win win, int first, int num, int *idx, MPI_Count *value,
                              int *flag);
 
+/*
+ * MPIX_Win_notify_iwaitall - wait for each counter of a range, in this process [TAGASPI, section
+ * III.C: tagaspi_notify_awaitall]
+ *
+ *   first, num   the counters first to first + num - 1
+ *   thresholds   for each, the value to reach or exceed; at least 0. NULL: 1 for each. It may be
+ *                changed when the call returns
+ *   values       for each, out, when the request completes: a value that it had, which is at least
+ *                its threshold; or NULL. The array belongs to the library until then
+ *
+ * Never blocks; one request, which works as that of MPIX_Win_notify_ithreshold. Counters need not
+ * reach their thresholds at the same time. They keep their values; a reset while the request is
+ * pending counts for those that had not reached theirs. A pending wait costs as much as one for a
+ * single counter, however many there are. Errors: MPI_ERR_ARG (num is not positive, a threshold is
+ * negative), MPI_ERR_NO_MEM.
+ */
+int MPIX_Win_notify_iwaitall(MPI_Win win, int first, int num, const MPI_Count thresholds[],
+                             MPI_Count values[], MPI_Request *request);
+
 /* ---- Tags ----------------------------------------------------------------------------------- */
 
 /*
@@ -444,6 +463,8 @@ int PMPIX_Win_notify_test_threshold(MPI_Win win, int notification_idx, MPI_Count
                                     int *flag);
 int PMPIX_Win_notify_iwaitsome(MPI_Win win, int first, int num, int *idx, MPI_Count *value,
                                MPI_Request *request);
+int PMPIX_Win_notify_iwaitall(MPI_Win win, int first, int num, const MPI_Count thresholds[],
+                              MPI_Count values[], MPI_Request *request);
 int PMPIX_Win_notify_waitsome(MPI_Win win, int first, int num, int *idx, MPI_Count *value);
 int PMPIX_Win_notify_testsome(MPI_Win win, int first, int num, int *idx, MPI_Count *value,
                               int *flag);

@@ -4,7 +4,7 @@
 !
 ! Buffers must be contiguous, and not MPI_BOTTOM. They belong to the library like those of plain
 ! operations: declare them `asynchronous`. The same holds for `idx` and `value` of
-! MPIX_Win_notify_iwaitsome until its request completes.
+! MPIX_Win_notify_iwaitsome, and `values` of MPIX_Win_notify_iwaitall, until their requests complete.
 module mpix_notify_f08
     use, intrinsic :: iso_c_binding, only: c_int, c_loc, c_ptr
     use mpi_f08, only: MPI_ADDRESS_KIND, MPI_COUNT_KIND, MPI_Datatype, MPI_Info, MPI_Op, &
@@ -18,7 +18,7 @@ module mpix_notify_f08
         MPIX_Notify, MPIX_Win_set_num_notify, MPIX_Win_get_num_notify, MPIX_Win_get_notify_value, &
         MPIX_Win_reset_notify_value, MPIX_Win_notify_ithreshold, MPIX_Win_notify_threshold, &
         MPIX_Win_notify_test_threshold, MPIX_Win_notify_iwaitsome, MPIX_Win_notify_waitsome, &
-        MPIX_Win_notify_testsome
+        MPIX_Win_notify_testsome, MPIX_Win_notify_iwaitall
 
     ! Attributes of windows, for MPI_Win_get_attr.
     integer, parameter, public :: MPIX_WIN_NOTIFICATION_NUM_SB = -7301
@@ -208,6 +208,15 @@ module mpix_notify_f08
             integer(c_int), intent(in) :: win, first, num
             integer(c_int), asynchronous :: idx
             integer(MPI_COUNT_KIND), asynchronous :: value
+            integer(c_int), intent(inout) :: request
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_win_notify_iwaitall(win, first, num, thresholds, values, request, ierror) &
+            bind(C, name="mpix_win_notify_iwaitall_")
+            import
+            integer(c_int), intent(in) :: win, first, num
+            integer(MPI_COUNT_KIND), intent(in) :: thresholds(*)
+            integer(MPI_COUNT_KIND), asynchronous :: values(*)
             integer(c_int), intent(inout) :: request
             integer(c_int), intent(out) :: ierror
         end subroutine
@@ -663,7 +672,24 @@ contains
         if (present(ierror)) ierror = code
     end subroutine
 
-    ! The same, blocking.
+    ! The request completes when each counter from `first` to `first + num - 1` has been at least its
+    ! threshold.
+    subroutine MPIX_Win_notify_iwaitall(win, first, num, thresholds, values, request, ierror)
+        integer, intent(in) :: first, num
+        type(MPI_Win), intent(in) :: win
+        integer(MPI_COUNT_KIND), intent(in) :: thresholds(num)
+        integer(MPI_COUNT_KIND), asynchronous :: values(num)
+        type(MPI_Request), intent(inout) :: request
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: handle, code
+        handle = int(request%MPI_VAL, c_int)
+        call c_win_notify_iwaitall(int(win%MPI_VAL, c_int), int(first, c_int), int(num, c_int), &
+            thresholds, values, handle, code)
+        request%MPI_VAL = handle
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! The same as MPIX_Win_notify_iwaitsome, blocking.
     subroutine MPIX_Win_notify_waitsome(win, first, num, idx, value, ierror)
         integer, intent(in) :: first, num
         type(MPI_Win), intent(in) :: win

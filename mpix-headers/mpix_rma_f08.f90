@@ -31,8 +31,8 @@ module mpix_rma_f08
         MPIX_Notify, MPIX_Win_set_num_notify, MPIX_Win_get_num_notify, MPIX_Win_get_notify_value, &
         MPIX_Win_reset_notify_value, MPIX_Win_notify_ithreshold, MPIX_Win_notify_threshold, &
         MPIX_Win_notify_test_threshold, MPIX_Win_notify_iwaitsome, MPIX_Win_notify_waitsome, &
-        MPIX_Win_notify_testsome, MPIX_Put_tagged, MPIX_Get_tagged, MPIX_Rput_tagged, &
-        MPIX_Rget_tagged, MPIX_Notify_init, MPIX_Notify_iprobe, MPIX_Notify_probe, &
+        MPIX_Win_notify_testsome, MPIX_Win_notify_iwaitall, MPIX_Put_tagged, MPIX_Get_tagged, &
+        MPIX_Rput_tagged, MPIX_Rget_tagged, MPIX_Notify_init, MPIX_Notify_iprobe, MPIX_Notify_probe, &
         MPIX_WIN_NOTIFICATION_NUM_SB, MPIX_WIN_NOTIFICATION_NUM_UB, MPIX_WIN_NOTIFICATION_VALUE_UB
 
     interface

@@ -45,7 +45,7 @@ fn each_call_has_its_twin() {
     let all = prototypes();
     assert_eq!(
         all.len(),
-        124,
+        126,
         "13 calls on epochs, 40 on notifications, 4 on continuations, 3 on tasks, \
          MPIX_Get_version, and their twins: {all:?}"
     );

@@ -120,6 +120,7 @@ macro_rules! passed {
 
 passed! {
     Buffer: *const c_void;
+    Counts: *const MPI_Count;
     Result: *mut c_void;
     // Also a logical that is written: 1 and 0, as for the hosts and gfortran.
     IntPlace: *mut Fint;
@@ -357,6 +358,8 @@ fortran! {
         win: Win, notification_idx: Int, expected: Count, flag: IntPlace);
     MPIX_Win_notify_iwaitsome "mpix_win_notify_iwaitsome" (
         win: Win, first: Int, num: Int, idx: IntPlace, value: CountPlace, request: Request);
+    MPIX_Win_notify_iwaitall "mpix_win_notify_iwaitall" (
+        win: Win, first: Int, num: Int, thresholds: Counts, values: CountPlace, request: Request);
     MPIX_Win_notify_waitsome "mpix_win_notify_waitsome" (
         win: Win, first: Int, num: Int, idx: IntPlace, value: CountPlace);
     MPIX_Win_notify_testsome "mpix_win_notify_testsome" (

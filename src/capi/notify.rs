@@ -119,6 +119,40 @@ fn start(
     deliver(guard, outcome, Scope::Operation, request)
 }
 
+/// The thresholds of a wait for `number` counters; without an array, 1 for each.
+///
+/// # Safety
+/// `thresholds` is NULL, or points to `number` values.
+unsafe fn thresholds_of(thresholds: *const MPI_Count, number: u32) -> Checked<Vec<u64>> {
+    if thresholds.is_null() {
+        return Ok(vec![1; number as usize]);
+    }
+    // SAFETY: the contract of this function.
+    let given = unsafe { std::slice::from_raw_parts(thresholds, number as usize) };
+    let refuse = |_| Fault::new(MPI_ERR_ARG, "thresholds has a negative value");
+    given.iter().map(|threshold| u64::try_from(*threshold).map_err(refuse)).collect()
+}
+
+/// Starts a nonblocking wait for all of some counters.
+fn start_all(
+    mut guard: Guard,
+    first: u32,
+    thresholds: &[u64],
+    output: CounterOutput,
+    request: Out<'_, MPI_Request>,
+) -> Done {
+    let ours = guard.windows.called();
+    let (outcome, values) = with_port!(&mut ours.port, port => {
+        ours.engine.await_all_counters(port, first, thresholds)
+    });
+    match (outcome, values) {
+        (_, Some(values)) => output.write_all(&values),
+        (Outcome::Pending(request), None) => ours.keep_counter_output(request, output),
+        (Outcome::Complete, None) => {}
+    }
+    deliver(guard, outcome, Scope::Operation, request)
+}
+
 /// Pauses the current task until a counter is high enough.
 #[cold]
 fn wait_in_task(mut guard: Guard, range: Range, output: CounterOutput) -> Done {
@@ -282,6 +316,22 @@ window_calls! { win;
             let output = counter_output(idx, value)?;
             let range = own(guard.windows.called(), first, num, 1)?;
             start(guard, range, output, request)
+        };
+    /// Complete when each of `num` counters from `first` on has been at least its threshold.
+    /// `values` gets their values, or is NULL.
+    MPIX_Win_notify_iwaitall(
+        win: MPI_Win, first: c_int, num: c_int, thresholds: *const MPI_Count,
+        values: *mut MPI_Count; request: MPI_Request
+    ),
+        |mut guard| {
+            admit(request)?;
+            let range = own(guard.windows.called(), first, num, 0)?;
+            // SAFETY: `mpix_notify.h` requires of the application that both are NULL or have `num`
+            // values; `values` is the library's until the request is complete.
+            let (thresholds, output) = unsafe {
+                (thresholds_of(thresholds, range.number)?, CounterOutput::of_list(values))
+            };
+            start_all(guard, range.first, &thresholds, output, request)
         };
     /// Returns when one of `num` counters from `first` on is not 0.
     MPIX_Win_notify_waitsome(win: MPI_Win, first: c_int, num: c_int; idx: c_int, value: MPI_Count),

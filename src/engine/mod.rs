@@ -7,6 +7,7 @@ mod blocking;
 mod calls;
 mod communication;
 mod completion;
+mod counter_waits;
 mod epoch;
 mod exclusion;
 mod fence;
@@ -29,8 +30,9 @@ mod tagged;
 mod window;
 
 pub use blocking::{LockHeld, earlier_locks_first};
+pub use counter_waits::Watch;
 pub use matching::ExpectationState;
-pub use notify::{CounterBases, Notified, Watch};
+pub use notify::{CounterBases, Notified};
 pub use port::*;
 pub use report::Waits;
 pub use window::Window;

@@ -11,6 +11,7 @@
 
 use hashbrown::HashMap;
 
+use super::counter_waits::{CounterWaits, Watch};
 use super::port::{Outcome, Port, RequestId};
 use super::window::Window;
 
@@ -27,23 +28,15 @@ pub struct Notified {
 #[derive(Debug)]
 pub struct CounterBases(HashMap<u32, u64>);
 
-/// A pending wait until one of the counters `first` to `first + number - 1` is at least `expected`.
-#[derive(Clone, Copy, Debug)]
-pub struct Watch {
-    request: RequestId,
-    first: u32,
-    number: u32,
-    expected: u64,
-}
-
 /// Bases of this process's counters, and waits for them.
 #[derive(Debug, Default)]
 pub(super) struct Notifications {
     /// Bases of the counters that were ever reset.
     bases: HashMap<u32, u64>,
-    watches: Vec<Watch>,
+    waits: CounterWaits,
     /// Results of completed waits that were not queried yet.
     found: HashMap<u32, Notified>,
+    found_all: HashMap<u32, Vec<u64>>,
     /// The counter that [`Window::has_counted`] read last, unless it was reset since.
     read: Option<Notified>,
 }
@@ -112,31 +105,85 @@ impl Window {
             return (Outcome::Complete, Some(found));
         }
         let request = self.requests.open();
-        self.notifications.watches.push(Watch { request, first, number, expected });
+        let watch = Watch { request, first, number, expected, of_list: false };
+        self.notifications.waits.push(watch);
         (Outcome::Pending(request), None)
     }
 
-    /// The pending wait for counters to which `request` belongs, if it does.
-    #[inline]
-    pub fn watch_of(&self, request: RequestId) -> Option<Watch> {
-        self.notifications.watches.iter().find(|watch| watch.request == request).copied()
+    /// Starts a nonblocking wait until each of the counters from `first` on has been at least its
+    /// threshold. Returns their values if they already are. Otherwise
+    /// [`found_all`](Self::found_all) returns them after the request was reported complete.
+    pub fn await_all_counters(
+        &mut self,
+        port: &mut impl Port,
+        first: u32,
+        thresholds: &[u64],
+    ) -> (Outcome, Option<Vec<u64>>) {
+        let mut values = Vec::new();
+        for (index, threshold) in (first..).zip(thresholds) {
+            let value = self.counter(port, index);
+            if value < *threshold {
+                break;
+            }
+            values.push(value);
+        }
+        if values.len() == thresholds.len() {
+            return (Outcome::Complete, Some(values));
+        }
+        let request = self.requests.open();
+        self.notifications.waits.push_list(request, first, thresholds, values);
+        (Outcome::Pending(request), None)
     }
 
-    /// Whether [`take_awaited`](Self::take_awaited) would end the wait.
+    /// What the pending wait for counters to which `request` belongs looks at, if it does.
+    #[inline]
+    pub fn watch_of(&self, request: RequestId) -> Option<Watch> {
+        self.notifications.waits.get(request)
+    }
+
+    /// Whether a look at the counters would get a wait further.
     #[inline]
     pub fn is_reached(&mut self, port: &mut impl Port, watch: Watch) -> bool {
-        self.look_at_counters(port, watch.first, watch.number, watch.expected).is_some()
+        self.look(port, watch).is_some()
+    }
+
+    fn look(&mut self, port: &mut impl Port, watch: Watch) -> Option<Notified> {
+        self.look_at_counters(port, watch.first, watch.number, watch.expected)
     }
 
     /// Polls the counters of a pending wait. If it returns a counter, the wait has ended and its
-    /// request is not reported.
+    /// request is not reported. For a list, that is the last one, and
+    /// [`found_all`](Self::found_all) returns the values.
     pub fn take_awaited(&mut self, port: &mut impl Port, request: RequestId) -> Option<Notified> {
-        let at = self.notifications.watches.iter().position(|watch| watch.request == request)?;
-        let Watch { first, number, expected, .. } = self.notifications.watches[at];
-        let found = self.look_at_counters(port, first, number, expected)?;
-        self.notifications.watches.remove(at);
-        self.requests.withdraw(request);
-        Some(found)
+        let mut watch = self.notifications.waits.get(request)?;
+        loop {
+            let found = self.look(port, watch)?;
+            match self.go_on(watch, found) {
+                Some(next) => watch = next,
+                None => {
+                    self.requests.withdraw(request);
+                    return Some(found);
+                }
+            }
+        }
+    }
+
+    /// A wait has found a counter. Returns what it looks at next; `None`: it has ended.
+    fn go_on(&mut self, watch: Watch, found: Notified) -> Option<Watch> {
+        let Notifications { waits, found_all, .. } = &mut self.notifications;
+        let values = if watch.of_list {
+            match waits.next_of_list(watch.request, found.value) {
+                Ok(next) => return Some(next),
+                Err(values) => Some(values),
+            }
+        } else {
+            None
+        };
+        waits.remove(watch.request);
+        if let Some(values) = values {
+            found_all.insert(watch.request.index, values);
+        }
+        None
     }
 
     /// Drops the pending waits selected by `ended`, which can no longer succeed. Their requests are
@@ -144,12 +191,12 @@ impl Window {
     #[cold]
     pub fn withdraw_waits(&mut self, ended: impl Fn(RequestId) -> bool) {
         let requests = &mut self.requests;
-        self.notifications.watches.retain(|watch| {
-            let ends = ended(watch.request);
+        self.notifications.waits.remove_if(|request| {
+            let ends = ended(request);
             if ends {
-                requests.withdraw(watch.request);
+                requests.withdraw(request);
             }
-            !ends
+            ends
         });
     }
 
@@ -162,9 +209,18 @@ impl Window {
         }
     }
 
+    /// The values of the counters that completed a wait for a list, returned once.
+    pub fn found_all(&mut self, request: RequestId) -> Option<Vec<u64>> {
+        if self.notifications.found_all.is_empty() {
+            None
+        } else {
+            self.notifications.found_all.remove(&request.index)
+        }
+    }
+
     /// True if a wait for counters is pending.
     pub fn awaits_counters(&self) -> bool {
-        !self.notifications.watches.is_empty()
+        !self.notifications.waits.is_empty()
     }
 
     /// True if operations are recorded or in flight.
@@ -185,21 +241,27 @@ impl Window {
         self.notifications.bases = bases.0;
     }
 
-    /// Part of a sweep: completes the waits whose counters have reached the expected value.
+    /// Sets how many waits for counters a sweep looks at, in turns, so that its cost does not
+    /// depend on how many there are. Only for callers that sweep again and again. All by default.
+    pub fn set_waits_per_sweep(&mut self, most: usize) {
+        self.notifications.waits.set_per_turn(most);
+    }
+
+    /// Part of a sweep: completes waits whose counters have reached the expected value.
     pub(super) fn poll_counter_waits(&mut self, port: &mut impl Port) {
-        let mut at = 0;
-        while let Some(&Watch { request, first, number, expected }) =
-            self.notifications.watches.get(at)
-        {
-            match self.look_at_counters(port, first, number, expected) {
-                None => at += 1,
-                Some(found) => {
-                    // `remove` keeps the order: waits that end in one sweep complete in the order
-                    // of their calls.
-                    self.notifications.watches.remove(at);
-                    self.notifications.found.insert(request.index, found);
-                    self.requests.complete(request);
-                    self.state_changes += 1;
+        for _ in 0..self.notifications.waits.turn() {
+            let Some(mut watch) = self.notifications.waits.next() else { return };
+            while let Some(found) = self.look(port, watch) {
+                match self.go_on(watch, found) {
+                    Some(next) => watch = next,
+                    None => {
+                        if !watch.of_list {
+                            self.notifications.found.insert(watch.request.index, found);
+                        }
+                        self.requests.complete(watch.request);
+                        self.state_changes += 1;
+                        break;
+                    }
                 }
             }
         }

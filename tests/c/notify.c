@@ -192,6 +192,48 @@ static void some(void)
     MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
+/* One request for many counters, whose thresholds differ. */
+static void all(void)
+{
+    enum { MANY = 300 };
+    int right = (me + 1) % ranks, flag = 1;
+    MPI_Count thresholds[MANY], values[MANY], before;
+    MPI_Request r[2];
+    MPI(MPIX_Win_set_num_notify(w.win, MPI_INFO_NULL, MANY));
+    MPI(MPI_Win_lock_all(0, w.win));
+    for (int i = 0; i < MANY; i++)
+        thresholds[i] = i % 4;
+    MPI(MPIX_Win_notify_iwaitall(w.win, 0, MANY, thresholds, values, r));
+    MPI(MPIX_Win_notify_iwaitall(w.win, 1, 3, NULL, NULL, r + 1));
+    for (int i = 0; i < MANY; i++)
+        thresholds[i] = -1; /* the library has copied them */
+    MPI(MPI_Test(r, &flag, MPI_STATUS_IGNORE));
+    EXPECT(!flag, "complete before any notification");
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    for (int round = 0; round < 3; round++)
+        for (int i = MANY - 1; i >= 0; i--)
+            if (round < i % 4)
+                MPI(MPIX_Notify(right, i, w.win));
+    MPI(MPI_Waitall(2, r, MPI_STATUSES_IGNORE));
+    for (int i = 0; i < MANY; i++)
+        EXPECT(values[i] == i % 4, "counter %d: %lld", i, (long long)values[i]);
+    /* Complete at once; and after a reset. */
+    MPI(MPIX_Win_notify_iwaitall(w.win, 1, 3, NULL, values, r));
+    MPI(MPI_Test(r, &flag, MPI_STATUS_IGNORE));
+    EXPECT(flag && values[0] == 1 && values[1] == 2 && values[2] == 3, "not complete at once");
+    MPI(MPIX_Win_reset_notify_value(w.win, 2, &before));
+    EXPECT(before == 2, "a wait has changed a counter");
+    MPI(MPIX_Win_notify_iwaitall(w.win, 1, 3, NULL, values, r));
+    MPI(MPI_Test(r, &flag, MPI_STATUS_IGNORE));
+    EXPECT(!flag, "complete although a counter is 0");
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    MPI(MPIX_Notify(right, 2, w.win));
+    finish(r);
+    EXPECT(values[1] == 1, "after a reset: %lld", (long long)values[1]);
+    MPI(MPI_Win_unlock_all(w.win));
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
 /* Resets while others add: no notification is lost or counted twice. */
 static void reset(void)
 {
@@ -316,6 +358,9 @@ static void wrong(void)
     REFUSED(MPI_ERR_ARG, MPIX_Win_notify_iwaitsome(w.win, 1, COUNTERS, &idx, &count, &r));
     REFUSED(MPI_ERR_ARG, MPIX_Win_notify_iwaitsome(w.win, 0, 1, NULL, &count, &r));
     REFUSED(MPI_ERR_ARG, MPIX_Win_notify_testsome(w.win, 0, 1, &idx, &count, NULL));
+    REFUSED(MPI_ERR_ARG, MPIX_Win_notify_iwaitall(w.win, 0, 0, NULL, &count, &r));
+    REFUSED(MPI_ERR_ARG, MPIX_Win_notify_iwaitall(w.win, 0, 1, &(MPI_Count){-1}, &count, &r));
+    REFUSED(MPI_ERR_ARG, MPIX_Win_notify_iwaitall(w.win, 0, 1, NULL, &count, NULL));
     REFUSED(MPI_ERR_ARG, MPIX_Win_get_notify_value(w.win, COUNTERS, &count));
     REFUSED(MPI_ERR_ARG, MPIX_Win_get_notify_value(w.win, 0, NULL));
     REFUSED(MPI_ERR_ARG, MPIX_Win_reset_notify_value(w.win, -2, &count));
@@ -426,15 +471,16 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } all[] = {{"epochs", epochs}, {"calls", calls},       {"waits", waits}, {"some", some},
-               {"reset", reset},   {"overload", overload}, {"wrong", wrong}, {"bounds", bounds}};
+    } tests[] = {{"epochs", epochs}, {"calls", calls}, {"waits", waits},       {"some", some},
+                 {"all", all},       {"reset", reset}, {"overload", overload}, {"wrong", wrong},
+                 {"bounds", bounds}};
     test_begin(&argc, &argv);
     REQUIRE(argc == 2);
     int ran = 0;
-    for (unsigned c = 0; c < sizeof all / sizeof all[0]; c++)
-        for (int kind = 0; kind < KINDS && !strcmp(argv[1], all[c].name); kind++, ran++) {
+    for (unsigned c = 0; c < sizeof tests / sizeof *tests; c++)
+        for (int kind = 0; kind < KINDS && !strcmp(argv[1], tests[c].name); kind++, ran++) {
             open_window(kind);
-            all[c].run();
+            tests[c].run();
             window_free(&w);
         }
     REQUIRE(ran == KINDS);

@@ -217,6 +217,86 @@ fn a_wait_for_several_counters_returns_the_one_reached() {
     w.finish();
 }
 
+/// A wait for each of several counters looks at one after the other, and returns all values.
+#[test]
+fn a_wait_for_all_of_some_counters_returns_their_values() {
+    let mut w = World::new(2);
+    w.rank(0).shared(1);
+    w.notify(0, 1, 4);
+    w.drive();
+    let start =
+        |w: &mut World| w.raw(1, |window, port| window.await_all_counters(port, 4, &[1, 0, 2]));
+    let (Outcome::Pending(request), None) = start(&mut w) else { panic!("a counter is 0") };
+    assert!(!w.window(1).is_quiet() && w.window(1).awaits_counters());
+    w.notify(0, 1, 6);
+    w.notify(0, 1, 4);
+    w.raw(1, |window, port| while window.progress(port) {});
+    assert!(w.window(1).is_pending(request), "1 is not 2");
+    w.notify(0, 1, 6);
+    while w.window(1).is_pending(request) {
+        let later = w.now() + 1;
+        w.net.wake_at(later);
+        w.net.advance();
+        w.raw(0, |window, port| window.progress(port));
+        w.raw(1, |window, port| window.progress(port));
+    }
+    assert_eq!(w.raw(1, |window, _| window.next_completed()), Some(request));
+    // The first counter had the value 1 when it was seen.
+    assert_eq!(w.raw(1, |window, _| window.found_all(request)), Some(vec![1, 0, 2]));
+    assert_eq!(w.raw(1, |window, _| window.found_all(request)), None, "told once");
+    assert_eq!(start(&mut w), (Outcome::Complete, Some(vec![2, 0, 2])));
+    assert!(!w.window(1).awaits_counters());
+    w.rank(0).unlock(1);
+    w.finish();
+}
+
+/// Sweeps that look at a few waits each complete all of them, in whatever order they are reached
+/// and dropped.
+#[test]
+fn bounded_sweeps_reach_every_wait() {
+    const MANY: u32 = 200;
+    let mut rng = fastrand::Rng::with_seed(7);
+    let mut w = World::new(2);
+    w.raw(1, |window, _| window.set_waits_per_sweep(3));
+    w.rank(0).shared(1);
+    let mut waits: Vec<(u32, RequestId)> = (0..MANY)
+        .map(|counter| match w.raw(1, |window, port| window.await_counters(port, counter, 1, 1)) {
+            (Outcome::Pending(request), None) => (counter, request),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    rng.shuffle(&mut waits);
+    let mut reached = Vec::new();
+    for (at, (counter, request)) in waits.iter().enumerate() {
+        match at % 4 {
+            0 => w.raw(1, |window, _| window.withdraw_waits(|id| id == *request)),
+            _ => {
+                w.notify(0, 1, *counter);
+                reached.push(*request);
+            }
+        }
+        if at % 4 == 1 {
+            w.raw(0, |window, port| window.progress(port));
+            w.raw(1, |window, port| window.progress(port));
+        }
+    }
+    let mut completed = Vec::new();
+    for _ in 0..10 * MANY {
+        let later = w.now() + 1;
+        w.net.wake_at(later);
+        w.net.advance();
+        w.raw(0, |window, port| window.progress(port));
+        w.raw(1, |window, port| window.progress(port));
+        completed.extend(w.raw(1, |window, _| window.next_completed()));
+    }
+    completed.sort_unstable_by_key(|request| request.index);
+    reached.sort_unstable_by_key(|request| request.index);
+    assert_eq!(completed, reached);
+    assert!(!w.window(1).awaits_counters() && w.window(1).is_quiet());
+    w.rank(0).unlock(1);
+    w.finish();
+}
+
 /// A withdrawn wait is never reported, and other waits are unaffected.
 #[test]
 fn a_wait_can_be_withdrawn() {

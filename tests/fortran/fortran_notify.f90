@@ -8,7 +8,7 @@ program notify
     integer :: me, ranks, right, left, ierr, wrong, i, code, class, number
     integer, pointer, asynchronous :: memory(:)
     integer, asynchronous :: mine(n), back(n), one, compare, idx
-    integer(MPI_COUNT_KIND), asynchronous :: value
+    integer(MPI_COUNT_KIND), asynchronous :: value, values(1)
     integer(MPI_COUNT_KIND) :: seen
     integer(MPI_ADDRESS_KIND), parameter :: zero = 0
     integer(MPI_ADDRESS_KIND) :: attribute
@@ -121,6 +121,9 @@ program notify
     call MPIX_Win_notify_iwaitsome(w, 1, 2, idx, value, r(1))
     call MPI_Wait(r(1), MPI_STATUS_IGNORE)
     call expect(idx == 2 .and. value == 1, 'MPIX_Win_notify_iwaitsome')
+    call MPIX_Win_notify_iwaitall(w, 0, 1, [9_MPI_COUNT_KIND], values, r(1))
+    call MPI_Wait(r(1), MPI_STATUS_IGNORE)
+    call expect(values(1) == 9, 'MPIX_Win_notify_iwaitall')
     call MPIX_Win_notify_testsome(w, 3, 1, idx, value, flag)
     call expect(.not. flag, 'MPIX_Win_notify_testsome')
 

@@ -5,6 +5,7 @@ mod known_targets;
 mod lock_spin;
 
 use std::num::NonZeroU32;
+use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
@@ -50,11 +51,13 @@ pub(crate) enum Scope {
     Target(Option<Rank>),
 }
 
-/// The output arguments of a wait for counters: which counter, and its value. Each may be NULL.
+/// The output arguments of a wait for counters: which counter, and its value, or the values of all.
+/// Each may be NULL.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CounterOutput {
     index: *mut libc::c_int,
     value: *mut i64,
+    values: *mut i64,
 }
 
 impl CounterOutput {
@@ -62,16 +65,24 @@ impl CounterOutput {
     /// Each is NULL, or points to memory for its type that nobody else accesses until the call
     /// returns and the request that it makes is complete.
     pub(crate) unsafe fn new(index: *mut libc::c_int, value: *mut i64) -> Self {
-        Self { index, value }
+        Self { index, value, ..Self::none() }
+    }
+
+    /// For a wait for all of some counters.
+    ///
+    /// # Safety
+    /// As [`new`](Self::new); `values` has a place for each counter.
+    pub(crate) unsafe fn of_list(values: *mut i64) -> Self {
+        Self { values, ..Self::none() }
     }
 
     /// For a call without output arguments.
     pub(crate) fn none() -> Self {
-        Self { index: std::ptr::null_mut(), value: std::ptr::null_mut() }
+        Self { index: null_mut(), value: null_mut(), values: null_mut() }
     }
 
     fn is_none(self) -> bool {
-        self.index.is_null() && self.value.is_null()
+        self.index.is_null() && self.value.is_null() && self.values.is_null()
     }
 
     pub(crate) fn write(self, found: Notified) {
@@ -84,7 +95,20 @@ impl CounterOutput {
             unsafe { self.value.write(found.value as i64) };
         }
     }
+
+    pub(crate) fn write_all(self, values: &[u64]) {
+        if !self.values.is_null() {
+            for (at, value) in values.iter().enumerate() {
+                // SAFETY: `of_list` was given a place for each; nobody writes after the request is
+                // complete.
+                unsafe { self.values.add(at).write(*value as i64) };
+            }
+        }
+    }
 }
+
+/// Waits for counters that one sweep looks at: some 50 ns.
+const WAITS_PER_SWEEP: usize = 32;
 
 /// One window that we serve.
 #[derive(Debug)]
@@ -152,13 +176,14 @@ pub(crate) struct Window {
 
 impl Window {
     pub(crate) fn new(
-        engine: engine::Window,
+        mut engine: engine::Window,
         port: Transport,
         handle: HostHandle,
         (size, group): (u32, HostHandle),
         attributes: Attributes,
         hints: Hints,
     ) -> Self {
+        engine.set_waits_per_sweep(WAITS_PER_SWEEP);
         let polls = port.needs_polling();
         let fast_path =
             (multiple() && hints.fast_path && port.is_mapped()).then(|| fast_path::make(handle.0));
@@ -293,11 +318,13 @@ impl Window {
         if let Some(bound) = self.requests.get_mut(id.index as usize) {
             *bound = None;
         }
+        let values = self.engine.found_all(id);
         // Most waits have no output, and even a search in an empty table computes a hash.
         if !self.counter_outputs.is_empty()
             && let Some(output) = self.counter_outputs.remove(&id.index)
         {
             output.write(found);
+            output.write_all(&values.unwrap_or_default());
         }
         true
     }
@@ -330,6 +357,11 @@ impl Window {
                 && let Some(output) = self.counter_outputs.remove(&id.index)
             {
                 output.write(found);
+            }
+            if let Some(values) = self.engine.found_all(id)
+                && let Some(output) = self.counter_outputs.remove(&id.index)
+            {
+                output.write_all(&values);
             }
             let failed = self.engine.take_failed(id);
             if failed {
