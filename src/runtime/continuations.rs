@@ -113,6 +113,8 @@ pub struct Continuations<C> {
     ready_for_all: VecDeque<Ready<C>>,
     /// Continuations that have not ended.
     pending: usize,
+    /// Continuations that have ended; wraps around.
+    ended: usize,
 }
 
 impl<C: Copy> Continuations<C> {
@@ -124,6 +126,7 @@ impl<C: Copy> Continuations<C> {
             ready: VecDeque::new(),
             ready_for_all: VecDeque::new(),
             pending: 0,
+            ended: 0,
         }
     }
 
@@ -287,6 +290,7 @@ impl<C: Copy> Continuations<C> {
         let Some(group) = self.groups.get_mut(ended.group) else { return };
         group.pending -= 1;
         self.pending -= 1;
+        self.ended = self.ended.wrapping_add(1);
         if error != SUCCESS {
             group.failed.push_back(ended.callback);
             if group.error == SUCCESS {
@@ -335,6 +339,8 @@ static RUNNABLE: AtomicUsize = AtomicUsize::new(0);
 static GROUPS: AtomicUsize = AtomicUsize::new(0);
 /// Continuations that have not ended.
 static PENDING: AtomicUsize = AtomicUsize::new(0);
+/// Continuations that have ended since the process began.
+static ENDED: AtomicUsize = AtomicUsize::new(0);
 /// Operation requests of the host that continuations wait for. Calls test them in turns.
 static AT_HOST: AtomicUsize = AtomicUsize::new(0);
 
@@ -347,6 +353,7 @@ pub(crate) fn with<R>(body: impl FnOnce(&mut Continuations<Callback>) -> R) -> R
         RUNNABLE.store(continuations.runnable(), Ordering::Relaxed);
         GROUPS.store(continuations.groups.len(), Ordering::Relaxed);
         PENDING.store(continuations.pending, Ordering::Relaxed);
+        ENDED.store(continuations.ended, Ordering::Relaxed);
         result
     })
 }
@@ -400,6 +407,12 @@ pub(crate) fn any_groups() -> bool {
 #[inline(always)]
 pub(crate) fn pending() -> usize {
     PENDING.load(Ordering::Relaxed)
+}
+
+/// A number that changes whenever a continuation ends.
+#[inline(always)]
+pub(crate) fn ended() -> usize {
+    ENDED.load(Ordering::Relaxed)
 }
 
 /// Whether continuations wait for requests of the host.

@@ -346,11 +346,15 @@ pub(crate) fn attach(request: MPI_Request, attached: Attached) -> AttachedTo {
     })
 }
 
-/// Whether a continuation is attached to a request of ours.
-pub(crate) fn is_attached(request: MPI_Request) -> bool {
+/// What a continuation would find.
+pub(crate) fn attachable(request: MPI_Request) -> AttachedTo {
     TABLE.with(|contents| {
         let found = contents.find(request.key()).and_then(|number| contents.get(number));
-        found.is_some_and(|(_, entry)| entry.attached.is_some())
+        match found {
+            Some((_, entry)) if entry.attached.is_some() => AttachedTo::Nothing,
+            Some((_, entry)) if entry.source.is_some() => AttachedTo::Pending,
+            _ => AttachedTo::Host,
+        }
     })
 }
 

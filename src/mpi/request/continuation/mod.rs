@@ -190,11 +190,13 @@ fn check(owner: Owner, requests: &[Cell<MPI_Request>]) -> Result<GroupId, Fault>
             }
             return refuse("a request is MPI_REQUEST_NULL");
         }
+        match request::attachable(request) {
+            AttachedTo::Pending => continue,
+            AttachedTo::Nothing => return refuse("a request has a continuation already"),
+            AttachedTo::Host => {}
+        }
         if guard.persistent.is_known(request.key()) || host_persistent::is_persistent(request) {
             return refuse("a request is persistent");
-        }
-        if request::is_attached(request) {
-            return refuse("a request has a continuation already");
         }
     }
     Ok(group)

@@ -110,13 +110,18 @@ pub(crate) fn test(group: GroupId) {
 pub(crate) fn wait(group: GroupId) -> GroupState {
     let poll_only = continuations::with(|all| all.properties(group)).poll_only;
     let mut long = LongWait::default();
+    let mut ended = None;
     drive::until(|| {
         if poll_only || any_runnable() || any_at_host() {
             run_for(group, PER_CALL);
         }
-        let state = state(group);
-        if state != GroupState::Active {
-            return Some(state);
+        // The state changes only if a continuation ends.
+        let before = ended.replace(continuations::ended());
+        if before != ended {
+            let state = state(group);
+            if state != GroupState::Active {
+                return Some(state);
+            }
         }
         long.note(group);
         None
