@@ -102,6 +102,17 @@ struct Continuation<C> {
     despite_errors: bool,
 }
 
+/// Takes the first item of a queue, which gives its memory back when it is empty, unless that is for
+/// few items.
+fn pop<T>(queue: &mut VecDeque<T>) -> Option<T> {
+    const KEPT: usize = 1024;
+    let item = queue.pop_front();
+    if queue.is_empty() && queue.capacity() > KEPT {
+        *queue = VecDeque::new();
+    }
+    item
+}
+
 /// All continuations of this process, with callbacks of type `C`.
 #[derive(Debug)]
 pub struct Continuations<C> {
@@ -268,9 +279,9 @@ impl<C: Copy> Continuations<C> {
     pub fn take(&mut self, by: Thread) -> Option<Ready<C>> {
         match by {
             Thread::Application => {
-                self.ready.pop_front().or_else(|| self.ready_for_all.pop_front())
+                pop(&mut self.ready).or_else(|| pop(&mut self.ready_for_all))
             }
-            Thread::Library => self.ready_for_all.pop_front(),
+            Thread::Library => pop(&mut self.ready_for_all),
         }
     }
 
@@ -278,7 +289,7 @@ impl<C: Copy> Continuations<C> {
     /// own if it is poll-only, otherwise any.
     pub fn take_for(&mut self, group: GroupId) -> Option<Ready<C>> {
         let own = match self.groups.get_mut(group.0) {
-            Some(group) if group.active => group.held.pop_front(),
+            Some(group) if group.active => pop(&mut group.held),
             _ => None,
         };
         own.or_else(|| self.take(Thread::Application))
@@ -310,7 +321,7 @@ impl<C: Copy> Continuations<C> {
     /// counts as successful again.
     pub fn take_failed(&mut self, group: GroupId) -> Option<C> {
         let group = self.groups.get_mut(group.0)?;
-        let failed = group.failed.pop_front();
+        let failed = pop(&mut group.failed);
         if group.failed.is_empty() {
             group.error = SUCCESS;
         }

@@ -21,6 +21,8 @@ use crate::runtime::process::Own;
 
 /// Requests tested per turn.
 const PER_TURN: usize = 16;
+/// The memory is freed when nothing waits, unless it is for at most so many requests.
+const KEPT: usize = 1024;
 
 type Waiting = VecDeque<(MPI_Request, Attached)>;
 
@@ -102,6 +104,9 @@ pub(super) fn take_turn() -> bool {
     with(|waiting| {
         let rest = turn.iter().zip(done).filter(|(_, done)| !done);
         waiting.extend(rest.map(|(entry, _)| *entry));
+        if waiting.is_empty() && waiting.capacity() > KEPT {
+            *waiting = Waiting::new();
+        }
     });
     done.contains(&true)
 }
