@@ -26,13 +26,16 @@ fi
 
 # shellcheck disable=SC2086  # the flags and sources are lists of words
 for program in patterns latency lu transactions overhead notify idle mates scale threads \
-    instructions continuations; do
+    instructions continuations tasks; do
     sources="$here/$program/*.c $here/common/*.c"
     case $program in
     lu | transactions) # at -O2, compilers differ in what they vectorize
         sources="-O3 $sources $here/executor/*.c $here/schedule/$program.c" ;;
+    tasks) # the library finds the tasking runtime in the program
+        sources="-rdynamic $sources" ;;
     esac
-    "$mpicc" $flags -DPLAIN_HOST $sources -o "$out/$program-plain" -lm -pthread
+    [ $program = tasks ] ||
+        "$mpicc" $flags -DPLAIN_HOST $sources -o "$out/$program-plain" -lm -pthread
     [ "$prefix" = - ] && continue
     # The library must precede the host's, which the wrapper puts last.
     "$mpicc" $flags $cflags $sources -o "$out/$program" $libs "-Wl,-rpath,$prefix/lib" -lm -pthread

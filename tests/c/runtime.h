@@ -47,7 +47,7 @@ static struct {
     struct thread *threads, *spare;   /* all; those without a core and a task */
     uint64_t watched_ns;              /* an idle core wakes up then */
     int workers;                      /* number of cores */
-    void (*idle)(void);               /* called again and again by idle cores, which then spin */
+    void (*idle)(void);               /* idle cores call it, and spin, while tasks are pending */
     int idle_cores, stopped, pending, minor;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .none = PTHREAD_COND_INITIALIZER,
           .last = &pool.first, .watched_ns = UINT64_MAX, .workers = 3, .minor = 2};
@@ -108,7 +108,7 @@ static struct alpi_task *next_ready(void)
 /* Nothing is ready: waits for a task, or for the time of the first sleeping one. */
 static void idle(void)
 {
-    if (pool.idle) {
+    if (pool.idle && __atomic_load_n(&pool.pending, __ATOMIC_SEQ_CST)) {
         struct alpi_task *paused = running;
         pthread_mutex_unlock(&pool.lock);
         running = NULL;
