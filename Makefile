@@ -18,10 +18,10 @@ unexport CARGO_TARGET_DIR
 .NOTPARALLEL:
 .SECONDARY:
 .PHONY: help prefixes deps deps-aarch64 build install demo latency latency-netns overhead \
-    programs ab idle continuations scale threads mates notify lu transactions simulator figures \
-    figures-full swarm mutants fuzz fuzz-corpus check test test-all test-rust test-loom test-lint \
-    test-c test-netns test-verbs test-random test-small test-schedule test-hosts test-conformance \
-    test-valgrind test-aarch64 clean
+    programs ab idle continuations scale threads mates notify tasks lu transactions simulator \
+    figures figures-full swarm mutants fuzz fuzz-corpus check test test-all test-rust test-loom \
+    test-lint test-c test-netns test-verbs test-random test-small test-schedule test-hosts \
+    test-conformance test-valgrind test-aarch64 clean
 .DEFAULT_GOAL := help
 
 help: ## list targets and variables
@@ -46,7 +46,7 @@ help: ## list targets and variables
 	@echo "  GUESTS, LOSS, TRANSPORT, TIMES, COMPARE"
 	@echo "           make test-verbs: see tests/rxe/README.md"
 	@echo "  DEMO, LATENCY, OVERHEAD, PROGRAMS, AB, IDLE, MATES, NOTIFY, LU, TRANSACTIONS,"
-	@echo "  CONTINUATIONS, SIMULATE"
+	@echo "  CONTINUATIONS, TASKS, SIMULATE"
 	@echo "           options of microbench/demo.py, ..., simulate.py: DEMO='--iterations 20'"
 
 deps: ## install missing packages (as root, with apt), or name them
@@ -125,6 +125,9 @@ mates: deps prefixes ## intra-node latency in windows of one node and of two (as
 
 notify: deps prefixes ## latency of notified puts, messages, and puts with flags
 	$(PYTHON) microbench/notify.py $(BENCH_HOSTS) $(NOTIFY)
+
+tasks: deps prefixes ## programs with tasks: two-sided messages and notified puts
+	$(PYTHON) microbench/tasks.py $(BENCH_HOSTS) $(TASKS)
 
 lu: deps prefixes ## LU decomposition: plain hosts, blocking and nonblocking epochs
 	$(PYTHON) microbench/lu.py $(BENCH_HOSTS) $(LU)
