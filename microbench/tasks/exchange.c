@@ -105,6 +105,12 @@ void exchange_send(const struct link *link, const double *data)
     }
 }
 
+void exchange_flush(const struct link *link)
+{
+    if (exchange_is_notified())
+        MPI_Win_flush_local(link->peer, win);
+}
+
 static void await_counter(int counter, long value)
 {
     MPI_Request request;

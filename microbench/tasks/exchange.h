@@ -26,9 +26,10 @@ void exchange_close(void);
 bool exchange_is_notified(void);
 
 /* Bodies of tasks. The one that receives is complete when the block is there. The one that sends is
- * complete when the data may be overwritten; but in notified versions they may be only when the
- * receiver has the block, which other data from there tell. Blocks of a link count from 1. */
+ * complete when the data may be overwritten. In notified versions that needs exchange_flush, unless
+ * other data from the receiver tell that it has the block. Blocks of a link count from 1. */
 void exchange_send(const struct link *, const double *data);
+void exchange_flush(const struct link *);
 void exchange_receive(const struct link *, double *place, long block);
 
 /* A receiver that has consumed a block acknowledges it, unless its own data tell the sender. Only
