@@ -66,6 +66,8 @@ def cases():
              (32, 128, 512, 2048), some),
         Case("ifsker", "two ranks", ["-m", 8, "-n", 4096, "-i", 40],
              ["-m", 4, "-n", 1024, "-i", 3], (32, 128, 512), some),
+        Case("amr", "two ranks", ["-m", 128, "-n", 128, "-i", 100],
+             ["-m", 64, "-n", 64, "-i", 25], (4, 8, 16, 32), some),
     ]
 
 
@@ -74,7 +76,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     hosts.add_options(parser)
-    parser.add_argument("--rounds", type=int, default=5, help="rounds of all versions")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of all versions")
     parser.add_argument("--runs", type=int, default=5, help="runs of a version in a round")
     parser.add_argument("--only", default="", metavar="PROGRAMS", help="comma-separated")
     parser.add_argument("--quick", action="store_true", help="small sizes, to check that all works")

@@ -271,7 +271,7 @@ static void compute_expected(void)
 static void open_program(void)
 {
     require(setup.rows % (setup.ranks * setup.block) == 0 && setup.columns % setup.block == 0,
-            "gauss-seidel: rows of each rank and columns that are multiples of the block");
+            "gauss-seidel: rows of each rank and columns must be multiples of the block");
     rows = setup.rows / setup.ranks;
     width = setup.columns + 2;
     row_blocks = rows / setup.block;

@@ -16,7 +16,7 @@ struct node {
     struct graph *graph;
     long row, column;
     long iteration;       /* to run, or running */
-    int missing;          /* tasks to complete before that */
+    int missing[2];       /* predecessors to complete before an even or odd iteration */
     int same, previous;   /* predecessors of the same iteration and of the previous one */
     int orders, room;
     struct order *order;
@@ -51,8 +51,8 @@ static void start(struct node *node)
 {
     if (node->iteration == node->graph->iterations)
         return;
-    /* No predecessor can run again before this task has. */
-    node->missing = node->same + node->previous;
+    /* For the iteration after the next. No predecessor is so far ahead. */
+    node->missing[node->iteration % 2] = node->same + node->previous;
     submit(&node->task);
 }
 
@@ -65,11 +65,13 @@ static void run_body(void *argument)
 static void start_successors(void *argument)
 {
     struct node *node = argument;
-    const struct order *order = node->order, *end = order + node->orders;
-    node->iteration++; /* it may start again below */
-    for (; order < end; order++)
-        if (__atomic_sub_fetch(&order->after->missing, 1, __ATOMIC_ACQ_REL) == 0)
-            start(order->after);
+    long iteration = node->iteration++; /* it may start again below */
+    for (int i = 0; i < node->orders; i++) {
+        struct order order = node->order[i];
+        int *missing = &order.after->missing[(iteration + order.next) % 2];
+        if (__atomic_sub_fetch(missing, 1, __ATOMIC_ACQ_REL) == 0)
+            start(order.after);
+    }
 }
 
 struct node *graph_add(struct graph *graph, graph_body *body, long row, long column)
@@ -125,7 +127,8 @@ void graph_run(struct graph *graph, long iterations)
     graph->iterations = iterations;
     for (struct node *node = graph->nodes; node; node = node->next) {
         node->iteration = 0;
-        node->missing = node->same;
+        node->missing[0] = node->same;
+        node->missing[1] = node->same + node->previous;
     }
     struct alpi_task begin = {.body = start_first, .argument = graph};
     submit(&begin);

@@ -4,9 +4,9 @@
  * run.
  *
  * A graph has the tasks of one iteration, which run again in every iteration. So it is small, it
- * is made before the clock starts, and no version pays for making tasks. An order between `a` and
- * `b` needs one from `b` to the next iteration's `a`, perhaps over other tasks: `a` must not be an
- * iteration ahead. Orders that come from memory always have that, as `a` writes what `b` reads.
+ * is made once, and no version pays for making tasks. If `a` precedes `b`, `b` must precede a later
+ * `a`, perhaps over other tasks, so that `a` is less than two iterations ahead. Orders that come
+ * from memory always have that, as `a` writes what `b` reads.
  */
 #ifndef TASKS_GRAPH_H
 #define TASKS_GRAPH_H

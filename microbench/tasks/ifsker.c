@@ -292,7 +292,7 @@ static void open_program(void)
     blocks = own_points / setup.block;
     require(own_fields * setup.ranks == fields && own_points * setup.ranks == points
                 && blocks * setup.block == own_points,
-            "ifsker: rows and columns that are multiples of the ranks, and of the block");
+            "ifsker: rows and columns must be multiples of the ranks, and of the block");
     size_t own = (size_t)(fields * own_points);
     grid = exchange_open(own + (size_t)(own_fields * points), (int)(own_fields + blocks));
     spectral = grid + own;

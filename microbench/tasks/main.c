@@ -26,7 +26,7 @@ static const char *const version_name[VERSIONS] = {
     "pure", "nbuffer", "forkjoin", "sentinel", "blocking", "two_sided", "notified",
     "two_sided_cont", "notified_cont",
 };
-static const struct program *const programs[] = {&gauss_seidel, &streaming, &ifsker};
+static const struct program *const programs[] = {&gauss_seidel, &streaming, &ifsker, &amr};
 enum { PROGRAMS = sizeof programs / sizeof programs[0] };
 
 struct setup setup = {.workers = 1, .block = 32, .rows = 256, .columns = 1024, .iterations = 50,

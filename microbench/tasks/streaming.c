@@ -164,7 +164,7 @@ static void compute_expected(void)
 
 static void open_program(void)
 {
-    require(setup.columns % setup.block == 0, "streaming: columns that are a multiple of the block");
+    require(setup.columns % setup.block == 0, "streaming: columns must be a multiple of the block");
     size_t count = (size_t)setup.columns;
     blocks = setup.columns / setup.block;
     in = exchange_open(count, 2 * (int)blocks);

@@ -43,7 +43,7 @@ struct program {
     long (*wrong)(void);  /* number of wrong values after a run, in this rank */
     void (*close)(void);
 };
-extern const struct program gauss_seidel, streaming, ifsker;
+extern const struct program gauss_seidel, streaming, ifsker, amr;
 
 /* Ends the job with a message if the condition does not hold. */
 void require(bool condition, const char *what);
