@@ -52,15 +52,15 @@ class Case:
 
 def cases():
     """All comparisons."""
-    seidel = ["-m", 128, "-n", 1024, "-i", 100]
-    small = ["-m", 128, "-n", 128, "-i", 3]
+    seidel = ["-m", 64, "-n", 1024, "-i", 100]
+    small = ["-m", 64, "-n", 128, "-i", 3]
     every = (*TASKS, "pure", "nbuffer", "forkjoin", "sentinel", "blocking")
     some = (*TASKS, "pure", "blocking")
     return [
-        Case("gauss-seidel", "two ranks", seidel, small, (8, 16, 32, 64), every),
+        Case("gauss-seidel", "two ranks", seidel, small, (8, 16, 32), every),
         Case("gauss-seidel", "two ranks, one of which is 200 us late in each iteration",
              [*seidel, "-d", 200], [*small, "-d", 200], (16, 32), every),
-        Case("gauss-seidel", "one rank with two threads", seidel, small, (8, 16, 32, 64), ALONE,
+        Case("gauss-seidel", "one rank with two threads", seidel, small, (8, 16, 32), ALONE,
              ranks=1, workers=2),
         Case("streaming", "two ranks", ["-n", 16384, "-i", 40], ["-n", 2048, "-i", 3],
              (32, 128, 512, 2048), some),

@@ -8,6 +8,8 @@ import math
 import sys
 from pathlib import Path
 
+from matplotlib.ticker import LogLocator
+
 from results import host_name, plt, read, save
 
 # Order of the legend.
@@ -37,6 +39,7 @@ def draw(axes, program, title, rows):
     axes.set_xticks(blocks)
     axes.set_xticklabels(blocks)
     axes.minorticks_off()
+    axes.yaxis.set_major_locator(LogLocator(base=2, subs=(1, 1.5)))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("block size, elements")
     axes.set_ylabel("time / time of two-sided tasks")

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "graph.h"
 
 #include "tasks.h"

@@ -40,7 +40,7 @@ struct thread {
 
 /* Set `workers`, `idle` and `minor` before start_workers. */
 static struct {
-    pthread_mutex_t lock;
+    pthread_mutex_t lock;                /* adaptive, since it is held for some 20 ns */
     pthread_cond_t more, none;        /* a task is ready; no task is pending */
     struct alpi_task *first, **last;  /* ready */
     struct alpi_task *sleeping;       /* by time */
@@ -49,7 +49,7 @@ static struct {
     int workers;                      /* number of cores */
     void (*idle)(void);               /* idle cores call it, and spin, while tasks are pending */
     int idle_cores, stopped, pending, minor;
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .none = PTHREAD_COND_INITIALIZER,
+} pool = {.lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP, .none = PTHREAD_COND_INITIALIZER,
           .last = &pool.first, .watched_ns = UINT64_MAX, .workers = 3, .minor = 2};
 static __thread struct alpi_task *running;
 static __thread struct thread *self;
