@@ -208,6 +208,7 @@ test-small: prefixes simulator test-schedule ## all benchmarks, in a small size
 	$(PYTHON) microbench/scale.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/threads.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/notify.py $(BENCH_HOSTS) $(SMALL)
+	$(PYTHON) microbench/tasks.py $(BENCH_HOSTS) $(SMALL) --no-figures
 	$(PYTHON) microbench/lu.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/transactions.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/simulate.py $(SMALL)/simulated --no-figures

@@ -141,7 +141,8 @@ def show(label, case, rows):
         last = [ratios["notified_cont"] / ratios["two_sided_cont"]] if conts else []
         cells.append((block, f"{found[first, block]['us'] / 1000:.2f}",
                       *(f"{ratio:.2f}" for ratio in [*ratios.values(), *last])))
-    print(f"\n{label}, {case.program}, {case.title}: time, and ratios to {first}; below 1 is faster")
+    print(f"\n{label}, {case.program}, {case.title}")
+    print(f"time, and ratios to {first}; below 1 is faster")
     print("\n".join(table(head, cells)))
 
 
