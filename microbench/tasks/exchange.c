@@ -145,20 +145,15 @@ void exchange_await_acknowledged(const struct link *link, long block)
         await_counter(link->acknowledged, block);
 }
 
-/* Runs callbacks. Only one thread may test the request. */
-static void test_continuations(void)
+/* Runs callbacks. Other than a test, this leaves the request active, so several threads may do it
+ * while others add continuations. */
+static void run_continuations(void)
 {
-    static bool busy;
     int done;
-    if (__atomic_exchange_n(&busy, true, __ATOMIC_ACQUIRE))
-        return;
-    MPI_Test(&all, &done, MPI_STATUS_IGNORE);
-    if (done)
-        MPI_Start(&all);
-    __atomic_store_n(&busy, false, __ATOMIC_RELEASE);
+    MPI_Request_get_status(all, &done, MPI_STATUS_IGNORE);
 }
 
 void (*exchange_idle(void))(void)
 {
-    return is_by_continuations() ? test_continuations : NULL;
+    return is_by_continuations() ? run_continuations : NULL;
 }
