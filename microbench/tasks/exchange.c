@@ -90,6 +90,15 @@ static void complete_with(MPI_Request *request)
         MPIX_Task_iwait(request, MPI_STATUS_IGNORE);
 }
 
+/* The same for a message, which may be complete already. */
+static void complete_with_message(MPI_Request *request)
+{
+    int done;
+    MPI_Test(request, &done, MPI_STATUS_IGNORE);
+    if (!done)
+        complete_with(request);
+}
+
 void exchange_send(const struct link *link, const double *data)
 {
     MPI_Request request;
@@ -101,7 +110,7 @@ void exchange_send(const struct link *link, const double *data)
         MPI_Send(data, count, MPI_DOUBLE, link->peer, link->number, MPI_COMM_WORLD);
     } else {
         MPI_Isend(data, count, MPI_DOUBLE, link->peer, link->number, MPI_COMM_WORLD, &request);
-        complete_with(&request);
+        complete_with_message(&request);
     }
 }
 
@@ -111,9 +120,14 @@ void exchange_flush(const struct link *link)
         MPI_Win_flush_local(link->peer, win);
 }
 
+/* The same for a counter. If it has risen already, this needs no request. */
 static void await_counter(int counter, long value)
 {
     MPI_Request request;
+    int risen;
+    MPIX_Win_notify_test_threshold(win, counter, before[counter] + value, &risen);
+    if (risen)
+        return;
     MPIX_Win_notify_ithreshold(win, counter, before[counter] + value, &request);
     complete_with(&request);
 }
@@ -129,7 +143,7 @@ void exchange_receive(const struct link *link, double *place, long block)
                  MPI_STATUS_IGNORE);
     } else {
         MPI_Irecv(place, count, MPI_DOUBLE, link->peer, link->number, MPI_COMM_WORLD, &request);
-        complete_with(&request);
+        complete_with_message(&request);
     }
 }
 

@@ -126,12 +126,16 @@ static void add_blocks(struct node **blocks)
         }
 }
 
-/* A halo may be received when its block has used the previous one, and then the block may run. */
-static void add_receive(graph_body *body, long row, long column, struct node *block)
+/* A halo may be received when its block has used the previous one, and then the block may run. It
+ * waits for the block to the left too: received early it would mostly not be there yet, and many
+ * pending requests cost more than late ones. */
+static void add_receive(graph_body *body, long row, long column, struct node *block,
+                        struct node *left)
 {
     struct node *node = add_exchange(body, row, column);
     graph_order(node, block);
     graph_order_next(block, node);
+    graph_order(left, node);
 }
 
 /* A boundary is sent after its block has run, which may run again when the boundary has left. */
@@ -152,9 +156,11 @@ static void make_graph(void)
     add_blocks(blocks);
     bool exchanges = setup.version != FORKJOIN;
     for (long column = 0; column < n && exchanges && has_up(); column++)
-        add_receive(receive_from_above, 0, column, blocks[column]);
+        add_receive(receive_from_above, 0, column, blocks[column],
+                    column ? blocks[column - 1] : NULL);
     for (long column = 0; column < n && exchanges && has_down(); column++)
-        add_receive(receive_from_below, rows + 1, column, lowest[column]);
+        add_receive(receive_from_below, rows + 1, column, lowest[column],
+                    column ? lowest[column - 1] : NULL);
     for (long column = 0; column < n && exchanges && has_down(); column++)
         add_send(send_down, rows, column, lowest[column]);
     for (long column = 0; column < n && exchanges && has_up(); column++)

@@ -113,8 +113,8 @@ static void make_graph(void)
         graph_order_next(sender, worker);
         if (exchange_is_notified()) {
             struct node *waiter = graph_add(graph, await_acknowledged, block, 0);
+            graph_order(worker, waiter); /* as late as possible [2021, V.A]: mostly it has come */
             graph_order(waiter, sender);
-            graph_order_next(sender, waiter);
         }
     }
 }
