@@ -278,9 +278,7 @@ impl<C: Copy> Continuations<C> {
     /// Takes the oldest continuation that is ready for any call, to be run by this thread.
     pub fn take(&mut self, by: Thread) -> Option<Ready<C>> {
         match by {
-            Thread::Application => {
-                pop(&mut self.ready).or_else(|| pop(&mut self.ready_for_all))
-            }
+            Thread::Application => pop(&mut self.ready).or_else(|| pop(&mut self.ready_for_all)),
             Thread::Library => pop(&mut self.ready_for_all),
         }
     }

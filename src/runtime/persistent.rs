@@ -208,7 +208,9 @@ impl PersistentRequests {
                 windows[window].engine.abandon(id);
                 (notice.source, notice.state) = (Source::WindowGone, State::Inactive);
             }
-            (State::Complete(_) | State::Failed(_), Source::Continuations(group)) => {
+            // Another thread may have added a continuation since the call saw that it is complete.
+            // That one then belongs to the next start.
+            (_, Source::Continuations(group)) => {
                 continuations::with(|all| all.deactivate(group));
             }
             (State::Complete(_) | State::Failed(_), _) => notice.state = State::Inactive,

@@ -1,7 +1,7 @@
 /*
  * Continuations under MPI_THREAD_MULTIPLE [CO-1, CO-2].
  *
- *   continuation_threads CASE    CASE: threads | computing
+ *   continuation_threads CASE    CASE: threads | computing | restarts
  */
 #include "continuations.h"
 
@@ -55,6 +55,38 @@ static void threads(void)
         MPI(MPI_Win_free(windows + t));
 }
 
+/* A thread tests and restarts a continuation request to which another one adds continuations. A
+ * test that says that it is complete leaves it inactive. */
+enum { ADDED = 100000 };
+static MPI_Request shared;
+static Seen counted;
+
+static void *add(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < ADDED; i++) {
+        MPI_Request r;
+        MPI(MPI_Isend(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_SELF, &r));
+        MPI(MPIX_Continue(&r, note, &counted, MPIX_CONT_REQUESTS_FREE, MPI_STATUS_IGNORE, shared));
+    }
+    return NULL;
+}
+
+static void restarts(void)
+{
+    pthread_t thread;
+    int flag;
+    shared = started(0, 0);
+    REQUIRE(pthread_create(&thread, NULL, add, NULL) == 0);
+    while (__atomic_load_n(&counted.ran, __ATOMIC_RELAXED) < ADDED) {
+        MPI(MPI_Test(&shared, &flag, MPI_STATUS_IGNORE));
+        if (flag)
+            MPI(MPI_Start(&shared));
+    }
+    REQUIRE(pthread_join(thread, NULL) == 0);
+    end_all(&shared);
+}
+
 /* The progress thread runs a continuation while this process computes. */
 static int64_t done;
 
@@ -105,6 +137,8 @@ int main(int argc, char **argv)
         threads();
     else if (!strcmp(what, "computing"))
         computing();
+    else if (!strcmp(what, "restarts"))
+        restarts();
     else
         REQUIRE(!"a case");
     window_free(&w);

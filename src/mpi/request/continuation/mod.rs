@@ -68,7 +68,7 @@ pub(crate) enum Owner {
     Request(MPI_Request),
     /// This library's own callbacks, which any thread may run.
     Library,
-    /// The same, run by [`poll_tasks`] alone.
+    /// The same, run in tasks only, by [`poll_tasks`] and [`run_ready_tasks`].
     Tasks,
 }
 
@@ -99,6 +99,18 @@ pub(crate) fn poll_tasks() -> bool {
         continuations::with(|all| all.pending(*group)) < before
     })
 }
+
+/// Runs callbacks of [`Owner::Tasks`] that are ready, without making progress. To be called in a
+/// task. True if more are still to be run.
+pub(crate) fn run_ready_tasks() -> bool {
+    if let Some(group) = TASKS.get() {
+        run::run_ready(*group, PER_BIND);
+    }
+    tasks_wait()
+}
+
+/// Most callbacks that a call runs which binds a task to requests.
+const PER_BIND: u32 = 4;
 
 /// Whether a callback of [`Owner::Tasks`] is still to be run.
 pub(crate) fn tasks_wait() -> bool {

@@ -87,11 +87,20 @@ fn run_for(group: GroupId, most: u32) {
         if any_at_host() {
             at_host::take_turn();
         }
-        for _ in 0..most {
-            let Some(ready) = continuations::with(|all| all.take_for(group)) else { break };
-            call(ready);
-        }
+        run_some(group, most);
     });
+}
+
+/// As [`run_for`], without a look at requests of the host.
+pub(super) fn run_ready(group: GroupId, most: u32) {
+    once(|| run_some(group, most));
+}
+
+fn run_some(group: GroupId, most: u32) {
+    for _ in 0..most {
+        let Some(ready) = continuations::with(|all| all.take_for(group)) else { break };
+        call(ready);
+    }
 }
 
 fn state(group: GroupId) -> GroupState {

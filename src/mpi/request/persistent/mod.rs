@@ -92,6 +92,8 @@ fn finish(request: MPI_Request, status: Status<'_>) -> Result<(), Fault> {
     drop(guard);
     match state {
         Some(State::Complete(arrival)) => fill(status, arrival),
+        // A continuation request to which another thread has just added a continuation.
+        Some(State::Active) => fill(status, None),
         Some(State::Failed(failure)) => {
             fill(status, None);
             return Err(fault_of(failure));

@@ -77,6 +77,9 @@ pub(crate) fn bind(
         unsafe { runtime.remove_event(task) };
         return attached;
     }
-    poller::ensure(runtime);
+    // Often all requests are complete already.
+    if continuation::run_ready_tasks() {
+        poller::ensure(runtime);
+    }
     Ok(())
 }

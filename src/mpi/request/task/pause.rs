@@ -90,7 +90,9 @@ fn until_complete(requests: &[Cell<MPI_Request>], statuses: Statuses<'_>) -> Opt
     let paused = Paused { task, error, resumed: AtomicBool::new(false) };
     let data = (&raw const paused).cast_mut().cast::<c_void>();
     attach(Owner::Tasks, Some(requests), statuses, resume, data).ok()?;
-    poller::ensure(runtime);
+    if continuation::run_ready_tasks() {
+        poller::ensure(runtime);
+    }
     let blocked = runtime.block(task);
     debug_assert!(blocked || cfg!(not(debug_assertions)), "the current task");
     while !paused.resumed.load(Ordering::Acquire) {
