@@ -11,6 +11,7 @@ use serde::Serialize;
 
 mod mpix_sim {
     pub(crate) mod allocator;
+    pub(crate) mod tasks; // only: tasks
 }
 
 #[global_allocator]
@@ -93,6 +94,8 @@ enum Command {
         #[arg(long, value_delimiter = ',', default_value = "blocking,nonblocking,reorder")]
         series: Vec<String>,
     },
+    /// The Gauss-Seidel method by tasks, in several versions.
+    Tasks(mpix_sim::tasks::Options), // only: tasks
 }
 
 fn machine(name: &str) -> Result<Machine, String> {
@@ -208,6 +211,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
             }
             Ok(())
         }
+        Command::Tasks(options) => mpix_sim::tasks::run(options, machine, set), // only: tasks
         Command::Profile => print(&BTreeMap::from_iter(machine.parameters())),
         Command::Pending { epochs } => {
             for &epochs in epochs {

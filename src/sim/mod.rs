@@ -10,6 +10,8 @@
 //! While a rank computes, its NIC works but its engine does not. A rank that waits sweeps whenever
 //! something arrives [PR-1]; with [`Settings::progress_thread`] one that computes does so too
 //! [PR-2].
+//!
+//! [`tasks`] runs programs of tasks instead, on ranks with several cores.
 // Only `schedule` calls C.
 #![deny(unsafe_code)]
 
@@ -20,6 +22,7 @@ mod process;
 mod profile;
 mod schedule;
 mod script;
+pub mod tasks; // only: tasks
 mod two_sided;
 mod world;
 

@@ -7,4 +7,5 @@
 mod applications;
 mod network;
 mod patterns;
+mod tasks;
 mod worlds;
