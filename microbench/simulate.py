@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The paper's figures 2 to 13 in virtual time, by the simulator mpix-sim, as
-docs/results/PROTOCOL.md says: results as JSON lines, a page beside the paper's numbers, figures.
+"""The paper's figures 2 to 13, and programs of tasks, in virtual time, by the simulator mpix-sim,
+as docs/results/PROTOCOL.md says: results as JSON lines, a page beside the papers' numbers, figures.
 Rows that are not recomputed stay as they are. `--full` continues to 2,048 ranks (LU) and 131,072
 (transactions), which takes hours. `--check` recomputes the small rows and compares them with the
 published ones.
@@ -21,15 +21,17 @@ from driver import figures  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 # What decides a result, beside the arguments; and what of it each part of the protocol has for
-# itself alone.
+# itself alone: files, or lines of other files that end in `// only: PART`.
 SOURCES = ("src/engine", "src/sim", "src/transport/sim", "src/bin/mpix-sim.rs",
            "microbench/schedule")
-OWN = {"patterns": "src/sim/patterns.rs", "pending": "src/sim/curves.rs"}
+OWN = {"patterns": ("src/sim/patterns.rs",), "pending": ("src/sim/curves.rs",),
+       "tasks": ("src/sim/tasks", "src/bin/mpix_sim/tasks.rs")}
 # Fields that depend on the machine that runs the simulator, and where a row comes from.
 UNSTABLE = ("cpu_seconds", "events_per_second", "ns_per_epoch", "command", "sources")
 # Fields that are results. The others say what was run.
 RESULTS = UNSTABLE + (
     "value", "paper", "difference", "engine_bytes_per_epoch", "seconds", "in_calls", "per_second",
+    "busy", "tasks", "waiting_max",
     "atomics_busy_mean", "atomics_busy_max", "events", "messages", "refusals", "in_flight_max",
     "engine_bytes_peak_mean", "engine_bytes_peak_max", "engine_bytes_end_mean", "peers_mean",
     "trace")
@@ -46,6 +48,10 @@ BULK_WINDOW = "bulk_window=65536"
 SERVED = "atomics_by_rank=1,atomic_gap=12800"
 CREDITS = (16, 64, 256)
 COUNTS = (25, 100, 400, 1600)
+TASKS = ("--profile", "ndr-2024", "tasks")
+NODES = (1, 2, 4, 8, 16, 32, 64)
+HYBRID = "forkjoin,sentinel,interop,notified"
+ALL_VERSIONS = f"pure,nbuffer,{HYBRID}"
 
 
 def number(value):
@@ -110,6 +116,37 @@ def served(ranks):
         yield ["--set", SERVED, *run]
 
 
+def tasks(checks):
+    """The Gauss-Seidel method by tasks. The first rows are those of the figure."""
+    def run(versions, nodes, *more, profile=TASKS):
+        return [*profile, "--versions", versions, "--nodes", str(nodes), *more]
+
+    jitter = ("--jitter", "0.5", "--iterations", "100")
+    yield run(f"pure,{HYBRID}", 2)
+    yield run(ALL_VERSIONS, 2, *jitter)
+    if checks:
+        return
+    yield from (run(f"pure,{HYBRID}", nodes) for nodes in NODES if nodes != 2)
+    paper = ("--profile", "ndr-2024", "--set", "ranks_per_node=48", "tasks")
+    yield from (run(f"pure,{HYBRID}", nodes, profile=paper) for nodes in NODES)
+    yield from (run("nbuffer", nodes) for nodes in NODES)
+    for seed in SEEDS[:3]:
+        yield from (run(ALL_VERSIONS, nodes, *jitter, "--seed", str(seed)) for nodes in (2, 16))
+    yield from (run(ALL_VERSIONS, nodes, "--iterations", "100") for nodes in (2, 16))
+    small = ("--rows", "16384", "--columns", "16384")
+    yield from (run("interop,notified", 16, *small, "--block", block)
+                for block in ("512", "256", "128", "64"))
+    yield from (run(HYBRID, nodes, "--block", "512") for nodes in NODES)
+    yield from (run("nbuffer", nodes, "--block", "2048") for nodes in (1, 4, 16))
+    for name, values in (("--element-ns", ("2", "8")), ("--task-ns", ("500", "2000"))):
+        yield from (run(f"pure,{HYBRID}", nodes, name, value)
+                    for value in values for nodes in (1, 16))
+    many = ("--profile", "ndr-2024", "--set", "ranks_per_node=16", "tasks")
+    yield from (run(HYBRID, nodes, "--rows-per-node", "1024", "--iterations", "100", profile=many)
+                for nodes in (64, 256, 1024, 4096))
+    yield from (run(HYBRID, nodes, "--block", "256") for nodes in (1, 4, 16, 64))
+
+
 def parts(options, machine):
     """Name of the results, and the simulator's arguments, for each part of the protocol."""
     if options.quick:
@@ -124,6 +161,8 @@ def parts(options, machine):
         yield "served", [["--set", SERVED, "transactions", "--count", "20", "--warm-up", "5",
                           "--ranks", "16", "--window", "8"]]
         yield "pending", [["pending", "--epochs", "1,100,1000"]]
+        yield "tasks", [[*TASKS, "--rows", "4096", "--columns", "4096", "--block", "256",
+                         "--iterations", "3"]]
         return
     ranks = "64" if options.check else "64,128,256,512"
     yield "patterns", [["pattern"], ["--progress-thread", "pattern"]]
@@ -154,24 +193,32 @@ def parts(options, machine):
     if not options.check:
         epochs += ",10000,100000" + (",1000000" if options.full else "")
     yield "pending", [["pending", "--epochs", epochs]]
+    yield "tasks", list(tasks(options.check))
 
 
-def without_comments(path):
-    """The lines that the compiler sees, without indentation."""
+def code_of(path, part):
+    """The lines that the compiler sees, without indentation and those of other parts alone."""
     lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
-    return "\n".join(line for line in lines if line and not line.startswith("//"))
+    others = tuple(f"// only: {of}" for of in OWN if of != part)
+    return "\n".join(line for line in lines
+                     if line and not line.startswith("//") and not line.endswith(others))
+
+
+def files_of(names):
+    """The files with these names and in these folders."""
+    for name in names:
+        top = ROOT / name
+        yield from sorted(top.rglob("*")) if top.is_dir() else [top]
 
 
 def sources(part):
     """A hash of what decides the results of a part. Comments and indentation do not."""
-    others = {ROOT / name for of, name in OWN.items() if of != part}
+    own = set(files_of(OWN.get(part, ())))
+    others = {path for of, names in OWN.items() if of != part for path in files_of(names)}
     found = hashlib.sha256()
-    for name in SOURCES:
-        top = ROOT / name
-        files = sorted(top.rglob("*")) if top.is_dir() else [top]
-        for path in files:
-            if path.suffix in (".rs", ".c", ".h") and path not in others:
-                found.update(f"{path.relative_to(ROOT)}\n{without_comments(path)}\n".encode())
+    for path in [*files_of(SOURCES), *sorted(own - set(files_of(SOURCES)))]:
+        if path.suffix in (".rs", ".c", ".h") and path not in others:
+            found.update(f"{path.relative_to(ROOT)}\n{code_of(path, part)}\n".encode())
     return found.hexdigest()[:12]
 
 
@@ -188,14 +235,19 @@ def read(path):
     return {key(row): row for row in rows}
 
 
+def profiled(options, arguments):
+    """The arguments with a profile; some have their own."""
+    return arguments if "--profile" in arguments else ["--profile", options.profile, *arguments]
+
+
 def command_of(options, arguments):
     """The command that repeats a run."""
-    return " ".join(["mpix-sim", "--profile", options.profile, *arguments])
+    return " ".join(["mpix-sim", *profiled(options, arguments)])
 
 
 def simulate(options, made_by, arguments):
     """Runs the simulator; returns its rows."""
-    command = [str(options.program), "--profile", options.profile, *arguments]
+    command = [str(options.program), *profiled(options, arguments)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)}: exit status {done.returncode}")
@@ -279,7 +331,7 @@ def parse():
     parser.add_argument("--check", action="store_true",
                         help="recompute the small rows and compare them with the published ones")
     parser.add_argument("--only", help="only this part: patterns, transactions, lu, bulk, "
-                        "pressure, served, pending")
+                        "pressure, served, pending, tasks")
     parser.add_argument("--resume", action="store_true",
                         help="leave out runs whose rows the present sources have made")
     parser.add_argument("--no-figures", action="store_true")
