@@ -129,22 +129,22 @@ def tasks(checks):
     yield from (run(f"pure,{HYBRID}", nodes) for nodes in NODES if nodes != 2)
     paper = ("--profile", "ndr-2024", "--set", "ranks_per_node=48", "tasks")
     yield from (run(f"pure,{HYBRID}", nodes, profile=paper) for nodes in NODES)
-    yield from (run("nbuffer", nodes) for nodes in NODES)
     for seed in SEEDS[:3]:
         yield from (run(ALL_VERSIONS, nodes, *jitter, "--seed", str(seed)) for nodes in (2, 16))
     yield from (run(ALL_VERSIONS, nodes, "--iterations", "100") for nodes in (2, 16))
     small = ("--rows", "16384", "--columns", "16384")
     yield from (run("interop,notified", 16, *small, "--block", block)
                 for block in ("512", "256", "128", "64"))
-    yield from (run(HYBRID, nodes, "--block", "512") for nodes in NODES)
-    yield from (run("nbuffer", nodes, "--block", "2048") for nodes in (1, 4, 16))
     for name, values in (("--element-ns", ("2", "8")), ("--task-ns", ("500", "2000"))):
         yield from (run(f"pure,{HYBRID}", nodes, name, value)
                     for value in values for nodes in (1, 16))
+    yield from (run(HYBRID, nodes, "--block", "512") for nodes in NODES[::2])
+    yield from (run("nbuffer", nodes, "--block", "2048") for nodes in (1, 4, 16))
     many = ("--profile", "ndr-2024", "--set", "ranks_per_node=16", "tasks")
-    yield from (run(HYBRID, nodes, "--rows-per-node", "1024", "--iterations", "100", profile=many)
+    yield from (run(HYBRID, nodes, "--rows-per-node", "1024", "--iterations", "25", profile=many)
                 for nodes in (64, 256, 1024, 4096))
-    yield from (run(HYBRID, nodes, "--block", "256") for nodes in (1, 4, 16, 64))
+    yield from (run(HYBRID, nodes, "--block", "256") for nodes in NODES[::2])
+    yield from (run("nbuffer", nodes) for nodes in NODES)
 
 
 def parts(options, machine):
