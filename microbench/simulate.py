@@ -143,7 +143,6 @@ def tasks(checks):
     many = ("--profile", "ndr-2024", "--set", "ranks_per_node=16", "tasks")
     yield from (run(HYBRID, nodes, "--rows-per-node", "1024", "--iterations", "25", profile=many)
                 for nodes in (64, 256, 1024, 4096))
-    yield from (run(HYBRID, nodes, "--block", "256") for nodes in NODES[::2])
     yield from (run("nbuffer", nodes) for nodes in NODES)
 
 

@@ -11,10 +11,11 @@ DIFFERENCES = [
     "**What the schedules explain.** In `pure` and `forkjoin` a rank computes an iteration when "
     "the rank above has finished it and the rank below has finished the one before, so every other "
     "rank waits. In `forkjoin` the wave front of one iteration keeps few cores busy besides. In "
-    "`sentinel` a rank sends its last row when it has received all of the row below. With two "
-    "nodes an iteration takes at least a row of 64 blocks, and from four nodes on two rows, "
-    "however many cores there are. In `interop` and `notified` an iteration follows the one before "
-    "it two blocks behind, so a rank with one row of 64 blocks (64 nodes) keeps 32 cores busy.", "",
+    "`sentinel` a rank sends its last row when it has received the rows of its neighbours. With "
+    "two nodes an iteration takes a row of 64 blocks. Ranks with two neighbours take turns, and it "
+    "takes two rows, however many cores there are. In `interop` and `notified` an iteration "
+    "follows the one before it two blocks behind, so a rank with one row of 64 blocks (64 nodes) "
+    "keeps 32 cores busy.", "",
     "**What differs.** `nbuffer` scales here nearly as well as `interop` and has no limit at 64 "
     "nodes, because a rank always has a block to compute. TAMPI measured an efficiency of 0.1. Its "
     "cause must be something that the model leaves out: memory and adapters shared by 48 "
@@ -155,10 +156,10 @@ def blocks_table(rows):
     return ["The block is the programmer's choice. Speedup with the one that suits each version "
             "best, with its columns in parentheses:", "",
             *markdown(("nodes", *(f"`{name}`" for name in names)), table),
-            "Smaller blocks shorten the wave fronts, but a task must be longer than its begin. "
-            "TAMPI calls 1,024 the smallest block that reaches the peak; TAGASPI finds 512 best "
-            "for its hybrid versions. The model knows no cost of small blocks but the begin of a "
-            "task and the messages.", ""]
+            "Smaller blocks shorten the wave fronts. In this model they cost the start of more "
+            "tasks, and more messages, but no speed of the updates themselves. TAMPI calls 1,024 "
+            "the smallest block that reaches the peak, and TAGASPI finds 512 best for its hybrid "
+            "versions.", ""]
 
 
 def jitter_table(rows):
@@ -210,15 +211,15 @@ def changed_table(rows):
     table, names = [], [name for name in VERSIONS if name != "nbuffer"]
     for change, text in (({}, "as the protocol says"), ({"element_ns": 2.0}, "an element in 2 ns"),
                          ({"element_ns": 8.0}, "an element in 8 ns"),
-                         ({"task_ns": 500.0}, "a task begins in 0.5 µs"),
-                         ({"task_ns": 2000.0}, "a task begins in 2 µs")):
+                         ({"task_ns": 500.0}, "a task starts in 0.5 µs"),
+                         ({"task_ns": 2000.0}, "a task starts in 2 µs")):
         found = times(some(rows, **change))
         if all((name, 16) in found for name in names) and ("pure", 1) in found:
             table.append((text, *(f"{found['pure', 1] / found[name, 16]:.2f}" for name in names)))
     if len(table) < 2:
         return []
     return ["With the assumed times halved and doubled, speedup on 16 nodes over `pure` on one:",
-            "",            *markdown(("change", *(f"`{name}`" for name in names)), table)]
+            "", *markdown(("change", *(f"`{name}`" for name in names)), table)]
 
 
 def many_table(rows):
