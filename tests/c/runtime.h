@@ -19,8 +19,10 @@
 
 struct alpi_task {
     void (*body)(void *), (*ended)(void *);
+    void (*onready)(void *); /* called when the task is ready; its events hold the body back */
     void *argument, *ended_argument;
-    int events; /* one more while the body has not returned */
+    int events; /* one more while the body or `onready` has not returned */
+    int held;   /* `onready` was called, and the body has not begun */
     int owned;  /* to be freed when it is complete */
     struct alpi_task *successor;
     struct alpi_task *next;  /* in the queue of ready tasks, or of sleeping ones */
@@ -150,6 +152,14 @@ static void remove_events(struct alpi_task *task, int number)
 {
     if (__atomic_sub_fetch(&task->events, number, __ATOMIC_ACQ_REL) > 0)
         return;
+    if (task->held) {
+        task->held = 0;
+        task->events = 1;
+        pthread_mutex_lock(&pool.lock);
+        append(task);
+        pthread_mutex_unlock(&pool.lock);
+        return;
+    }
     struct alpi_task *successor = task->successor;
     int owned = task->owned; /* `ended` may free another task */
     if (task->ended)
@@ -194,13 +204,26 @@ static struct alpi_task *take(void)
     return self->begins;
 }
 
+/* Runs the running task's body; before it, and in a turn of its own, `onready`. */
+static void run_body(void)
+{
+    void (*onready)(void *) = running->onready;
+    if (onready) {
+        running->onready = NULL;
+        running->held = 1;
+        onready(running->argument);
+    } else {
+        running->body(running->argument);
+    }
+}
+
 static void *work(void *thread)
 {
     self = thread;
     while (self->begins || (self->begins = take())) {
         running = self->begins;
         self->begins = NULL;
-        running->body(running->argument);
+        run_body();
         struct alpi_task *task = running;
         running = NULL;
         remove_events(task, 1);
