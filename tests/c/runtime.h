@@ -205,7 +205,7 @@ static struct alpi_task *take(void)
 }
 
 /* Runs the running task's body; before it, and in a turn of its own, `onready`. */
-static void run_body(void)
+static void take_turn(void)
 {
     void (*onready)(void *) = running->onready;
     if (onready) {
@@ -223,7 +223,7 @@ static void *work(void *thread)
     while (self->begins || (self->begins = take())) {
         running = self->begins;
         self->begins = NULL;
-        run_body();
+        take_turn();
         struct alpi_task *task = running;
         running = NULL;
         remove_events(task, 1);

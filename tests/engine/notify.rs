@@ -5,6 +5,16 @@ use mpix_rma::engine::*;
 
 use crate::world::*;
 
+/// Time goes on by one, and both processes make progress, whose completions are not noted.
+fn one_step(w: &mut World) {
+    let later = w.now() + 1;
+    w.net.wake_at(later);
+    w.net.advance();
+    for rank in 0..2 {
+        w.raw(rank, |window, port| window.progress(port));
+    }
+}
+
 /// The notification is fast and the put before it slow. The counter rises after the data [NA-1].
 #[test]
 fn a_notification_arrives_after_its_data() {
@@ -202,11 +212,7 @@ fn a_wait_for_several_counters_returns_the_one_reached() {
         panic!("{outcome:?}, {found:?}")
     };
     while w.window(1).is_pending(request) {
-        let later = w.now() + 1;
-        w.net.wake_at(later);
-        w.net.advance();
-        w.raw(0, |window, port| window.progress(port));
-        w.raw(1, |window, port| window.progress(port));
+        one_step(&mut w);
     }
     assert_eq!(w.raw(1, |window, _| window.next_completed()), Some(request));
     assert_eq!(w.raw(1, |window, _| window.found(request)), Some(Notified { index: 6, value: 1 }));
@@ -234,11 +240,7 @@ fn a_wait_for_all_of_some_counters_returns_their_values() {
     assert!(w.window(1).is_pending(request), "1 is not 2");
     w.notify(0, 1, 6);
     while w.window(1).is_pending(request) {
-        let later = w.now() + 1;
-        w.net.wake_at(later);
-        w.net.advance();
-        w.raw(0, |window, port| window.progress(port));
-        w.raw(1, |window, port| window.progress(port));
+        one_step(&mut w);
     }
     assert_eq!(w.raw(1, |window, _| window.next_completed()), Some(request));
     // The first counter had the value 1 when it was seen.
@@ -282,11 +284,7 @@ fn bounded_sweeps_reach_every_wait() {
     }
     let mut completed = Vec::new();
     for _ in 0..10 * MANY {
-        let later = w.now() + 1;
-        w.net.wake_at(later);
-        w.net.advance();
-        w.raw(0, |window, port| window.progress(port));
-        w.raw(1, |window, port| window.progress(port));
+        one_step(&mut w);
         completed.extend(w.raw(1, |window, _| window.next_completed()));
     }
     completed.sort_unstable_by_key(|request| request.index);
@@ -313,11 +311,7 @@ fn a_wait_can_be_withdrawn() {
     w.notify(0, 1, 3);
     w.notify(0, 1, 5);
     while w.window(1).is_pending(waits[1]) {
-        let later = w.now() + 1;
-        w.net.wake_at(later);
-        w.net.advance();
-        w.raw(0, |window, port| window.progress(port));
-        w.raw(1, |window, port| window.progress(port));
+        one_step(&mut w);
     }
     assert_eq!(w.raw(1, |window, _| window.next_completed()), Some(waits[1]));
     assert_eq!(w.raw(1, |window, _| window.next_completed()), None);

@@ -36,7 +36,7 @@ pub(crate) fn collectives() -> bool {
     DRIVEN.load(Ordering::Relaxed)
 }
 
-/// True if a point-to-point call or a wait must be driven: in a task that waits pause, and on MPICH
+/// True if a point-to-point call or a wait must be driven: in a task, which it pauses, and on MPICH
 /// if this library has something to drive, a peer may contact it, or the node is oversubscribed,
 /// since MPICH's own waits do not yield the core [PR-4]. On every version of it while continuations
 /// are pending, since most hooks cannot run them.
@@ -46,6 +46,13 @@ pub(crate) fn must_drive_now() -> bool {
         && (collectives() && (oversubscribed() || may_be_contacted() || must_drive())
             || continuations::pending() != 0)
         || pause::in_task()
+}
+
+/// True if no call of this process is driven: on Open MPI, unless tasks are paused. Calls ask this
+/// before anything else.
+#[inline(always)]
+pub(crate) fn drives_nothing() -> bool {
+    cfg!(mpi_host = "openmpi") && !collectives() && !pause::is_enabled()
 }
 
 /// Calls `poll` until it gives a result. In between, makes progress for this library and the host.

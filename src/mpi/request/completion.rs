@@ -25,7 +25,7 @@ use crate::runtime::persistent::none_known;
 
 /// Interposes calls. An entry names the host's function, then the answer if persistent requests of
 /// ours are involved; `None` means that none is active. `generalized` is the answer for generalized
-/// requests, and `paused` that in a task which waits may pause. `driven` makes the call where its
+/// requests, and `paused` that in a task, which it pauses. `driven` makes the call where its
 /// condition holds. `error` and `errors` say
 /// where the host leaves the errors of failed requests.
 ///
@@ -88,6 +88,10 @@ macro_rules! plain {
     ($name:ident($($arg:ident: $type:ty),*) => $host:ident, $when:path, $driven:expr) => {
         #[inline(never)]
         unsafe extern "C" fn plain($($arg: $type),*) -> c_int {
+            if drive::drives_nothing() {
+                // SAFETY: the application's arguments, passed on.
+                return unsafe { $host($($arg),*) };
+            }
             boundary(stringify!($name), || {
                 // SAFETY: the application's arguments, passed on.
                 unsafe { if $when() { $driven } else { $host($($arg),*) } }

@@ -1,5 +1,5 @@
 //! Blocking calls, made in their nonblocking form and driven here: of hosts without a progress hook
-//! (MPICH before 4.3), and of tasks that waits pause, on every host [CO-4].
+//! (MPICH before 4.3), and in tasks, which they pause, on every host [CO-4].
 //!
 //! - [`waits`]: Wait*, Test*, Request_get_status, which `mpi/request/completion.rs` interposes;
 //!   Iprobe, Improbe.
@@ -42,6 +42,10 @@ macro_rules! interpose {
             #[inline(never)]
             #[allow(clippy::too_many_arguments)]
             pub unsafe extern "C" fn $name($($arg: $type),*) -> std::ffi::c_int {
+                if $crate::mpi::progress::drive::drives_nothing() {
+                    // SAFETY: the application's arguments, passed on.
+                    return unsafe { $host($($arg),*) };
+                }
                 $crate::mpi::abi::error::boundary(stringify!($name), || {
                     // SAFETY: the application's arguments, passed on.
                     unsafe { if $when() { $driven } else { $host($($arg),*) } }
