@@ -102,8 +102,8 @@ struct Continuation<C> {
     despite_errors: bool,
 }
 
-/// Takes the first item of a queue, which gives its memory back when it is empty, unless that is for
-/// few items.
+/// Takes the first item of a queue, which gives its memory back when it is empty, unless that is
+/// for few items.
 fn pop<T>(queue: &mut VecDeque<T>) -> Option<T> {
     const KEPT: usize = 1024;
     let item = queue.pop_front();
