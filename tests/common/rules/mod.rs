@@ -248,6 +248,7 @@ impl Model {
     }
 
     /// The call that closed an epoch waits for it.
+    #[allow(dead_code, reason = "the engine's tests have threads, the swarm's programs have not")]
     pub fn close_by_waiting(&mut self, meaning: &Meaning) {
         let Meaning::Close(epoch) = meaning else { panic!("no closing call") };
         self.epochs[*epoch].closed_by_waiting = true;
