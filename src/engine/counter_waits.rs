@@ -37,11 +37,16 @@ impl List {
 /// The memory is freed when nothing waits, unless it is for at most so many requests.
 const KEPT: usize = 1024;
 
-/// The pending waits of a window.
+/// The pending waits of a window. Most windows never have one, so this is small.
 #[derive(Debug)]
 pub(super) struct CounterWaits {
     /// Most waits that one turn looks at.
     per_turn: usize,
+    pending: Option<Box<Pending>>,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
     watches: Vec<Watch>,
     /// Place in `watches` by the index of the request; stale where none waits.
     places: Vec<u32>,
@@ -52,13 +57,7 @@ pub(super) struct CounterWaits {
 
 impl Default for CounterWaits {
     fn default() -> Self {
-        CounterWaits {
-            per_turn: usize::MAX,
-            watches: Vec::new(),
-            places: Vec::new(),
-            lists: HashMap::new(),
-            next: 0,
-        }
+        CounterWaits { per_turn: usize::MAX, pending: None }
     }
 }
 
@@ -69,16 +68,11 @@ impl CounterWaits {
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.watches.is_empty()
+        self.pending.as_ref().is_none_or(|pending| pending.watches.is_empty())
     }
 
     pub(super) fn push(&mut self, watch: Watch) {
-        let index = watch.request.index as usize;
-        if index >= self.places.len() {
-            self.places.resize(index + 1, u32::MAX);
-        }
-        self.places[index] = self.watches.len() as u32;
-        self.watches.push(watch);
+        self.pending.get_or_insert_default().push(watch);
     }
 
     /// Adds a wait for a list of counters, the first of which have these values.
@@ -90,19 +84,15 @@ impl CounterWaits {
         values: Vec<u64>,
     ) {
         let list = List { first, thresholds: thresholds.into(), values };
-        self.push(list.watch(request));
-        self.lists.insert(request.index, list);
-    }
-
-    #[inline]
-    fn place(&self, request: RequestId) -> Option<usize> {
-        let place = *self.places.get(request.index as usize)? as usize;
-        (self.watches.get(place)?.request == request).then_some(place)
+        let pending = self.pending.get_or_insert_default();
+        pending.push(list.watch(request));
+        pending.lists.insert(request.index, list);
     }
 
     #[inline]
     pub(super) fn get(&self, request: RequestId) -> Option<Watch> {
-        self.place(request).map(|place| self.watches[place])
+        let pending = self.pending.as_ref()?;
+        pending.place(request).map(|place| pending.watches[place])
     }
 
     /// The counter that a list looks at has reached its threshold with this value. Returns what it
@@ -112,21 +102,78 @@ impl CounterWaits {
         request: RequestId,
         value: u64,
     ) -> Result<Watch, Vec<u64>> {
-        let list = self.lists.get_mut(&request.index).expect("a list waits");
+        let pending = self.pending.as_mut().expect("a list waits");
+        let list = pending.lists.get_mut(&request.index).expect("a list waits");
         list.values.push(value);
         if list.values.len() == list.thresholds.len() {
             return Err(std::mem::take(&mut list.values));
         }
         let watch = list.watch(request);
-        let place = self.place(request).expect("a list waits");
-        self.watches[place] = watch;
+        let place = pending.place(request).expect("a list waits");
+        pending.watches[place] = watch;
         Ok(watch)
     }
 
     /// Removes a wait.
     pub(super) fn remove(&mut self, request: RequestId) {
+        let Some(pending) = &mut self.pending else { return };
+        pending.remove(request, self.per_turn);
+        if pending.watches.is_empty() && pending.places.len() > KEPT {
+            self.pending = None;
+        }
+    }
+
+    /// Begins a turn. Returns the number of waits to be looked at in it.
+    pub(super) fn turn(&mut self) -> usize {
+        let Some(pending) = &mut self.pending else { return 0 };
+        if pending.watches.len() <= self.per_turn {
+            pending.next = 0;
+        }
+        pending.watches.len().min(self.per_turn)
+    }
+
+    /// The next wait to be looked at in this turn.
+    pub(super) fn next(&mut self) -> Option<Watch> {
+        let pending = self.pending.as_mut()?;
+        if pending.next >= pending.watches.len() {
+            pending.next = 0;
+        }
+        let watch = pending.watches.get(pending.next).copied()?;
+        pending.next += 1;
+        Some(watch)
+    }
+
+    /// Removes the waits that `ended` selects.
+    pub(super) fn remove_if(&mut self, mut ended: impl FnMut(RequestId) -> bool) {
+        let Some(pending) = &self.pending else { return };
+        let requests: Vec<RequestId> = pending.watches.iter().map(|watch| watch.request).collect();
+        for request in requests {
+            if ended(request) {
+                self.remove(request);
+            }
+        }
+    }
+}
+
+impl Pending {
+    fn push(&mut self, watch: Watch) {
+        let index = watch.request.index as usize;
+        if index >= self.places.len() {
+            self.places.resize(index + 1, u32::MAX);
+        }
+        self.places[index] = self.watches.len() as u32;
+        self.watches.push(watch);
+    }
+
+    #[inline]
+    fn place(&self, request: RequestId) -> Option<usize> {
+        let place = *self.places.get(request.index as usize)? as usize;
+        (self.watches.get(place)?.request == request).then_some(place)
+    }
+
+    fn remove(&mut self, request: RequestId, per_turn: usize) {
         let Some(place) = self.place(request) else { return };
-        let few = self.watches.len() <= self.per_turn;
+        let few = self.watches.len() <= per_turn;
         // A few stay in the order of their calls, in which they then complete.
         let removed =
             if few { self.watches.remove(place) } else { self.watches.swap_remove(place) };
@@ -134,42 +181,12 @@ impl CounterWaits {
             self.lists.remove(&request.index);
         }
         let moved = if few { self.watches.len() } else { self.watches.len().min(place + 1) };
-        for (at, watch) in self.watches[place..moved].iter().enumerate() {
-            self.places[watch.request.index as usize] = (place + at) as u32;
+        // The last one may have been removed.
+        for at in place..moved {
+            self.places[self.watches[at].request.index as usize] = at as u32;
         }
         if place + 1 == self.next || few && place < self.next {
             self.next -= 1;
-        }
-        if self.watches.is_empty() && self.places.len() > KEPT {
-            *self = Self { per_turn: self.per_turn, ..Self::default() };
-        }
-    }
-
-    /// Begins a turn. Returns the number of waits to be looked at in it.
-    pub(super) fn turn(&mut self) -> usize {
-        if self.watches.len() <= self.per_turn {
-            self.next = 0;
-        }
-        self.watches.len().min(self.per_turn)
-    }
-
-    /// The next wait to be looked at in this turn.
-    pub(super) fn next(&mut self) -> Option<Watch> {
-        if self.next >= self.watches.len() {
-            self.next = 0;
-        }
-        let watch = self.watches.get(self.next).copied()?;
-        self.next += 1;
-        Some(watch)
-    }
-
-    /// Removes the waits that `ended` selects.
-    pub(super) fn remove_if(&mut self, mut ended: impl FnMut(RequestId) -> bool) {
-        let requests: Vec<RequestId> = self.watches.iter().map(|watch| watch.request).collect();
-        for request in requests {
-            if ended(request) {
-                self.remove(request);
-            }
         }
     }
 }

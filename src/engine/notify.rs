@@ -36,7 +36,7 @@ pub(super) struct Notifications {
     waits: CounterWaits,
     /// Results of completed waits that were not queried yet.
     found: HashMap<u32, Notified>,
-    found_all: HashMap<u32, Vec<u64>>,
+    found_all: Option<Box<HashMap<u32, Vec<u64>>>>,
     /// The counter that [`Window::has_counted`] read last, unless it was reset since.
     read: Option<Notified>,
 }
@@ -181,7 +181,7 @@ impl Window {
         };
         waits.remove(watch.request);
         if let Some(values) = values {
-            found_all.insert(watch.request.index, values);
+            found_all.get_or_insert_default().insert(watch.request.index, values);
         }
         None
     }
@@ -211,11 +211,7 @@ impl Window {
 
     /// The values of the counters that completed a wait for a list, returned once.
     pub fn found_all(&mut self, request: RequestId) -> Option<Vec<u64>> {
-        if self.notifications.found_all.is_empty() {
-            None
-        } else {
-            self.notifications.found_all.remove(&request.index)
-        }
+        self.notifications.found_all.as_mut()?.remove(&request.index)
     }
 
     /// True if a wait for counters is pending.
