@@ -155,15 +155,20 @@ impl Window {
     /// request is not reported. For a list, that is the last one, and
     /// [`found_all`](Self::found_all) returns the values.
     pub fn take_awaited(&mut self, port: &mut impl Port, request: RequestId) -> Option<Notified> {
-        let mut watch = self.notifications.waits.get(request)?;
+        let watch = self.notifications.waits.get(request)?;
+        let found = self.follow(port, watch)?;
+        self.requests.withdraw(request);
+        Some(found)
+    }
+
+    /// Takes a wait as far as its counters allow. If it ends, removes it and returns the counter
+    /// that it looked at last.
+    fn follow(&mut self, port: &mut impl Port, mut watch: Watch) -> Option<Notified> {
         loop {
             let found = self.look(port, watch)?;
             match self.go_on(watch, found) {
                 Some(next) => watch = next,
-                None => {
-                    self.requests.withdraw(request);
-                    return Some(found);
-                }
+                None => return Some(found),
             }
         }
     }
@@ -246,20 +251,13 @@ impl Window {
     /// Part of a sweep: completes waits whose counters have reached the expected value.
     pub(super) fn poll_counter_waits(&mut self, port: &mut impl Port) {
         for _ in 0..self.notifications.waits.turn() {
-            let Some(mut watch) = self.notifications.waits.next() else { return };
-            while let Some(found) = self.look(port, watch) {
-                match self.go_on(watch, found) {
-                    Some(next) => watch = next,
-                    None => {
-                        if !watch.of_list {
-                            self.notifications.found.insert(watch.request.index, found);
-                        }
-                        self.requests.complete(watch.request);
-                        self.state_changes += 1;
-                        break;
-                    }
-                }
+            let Some(watch) = self.notifications.waits.next() else { return };
+            let Some(found) = self.follow(port, watch) else { continue };
+            if !watch.of_list {
+                self.notifications.found.insert(watch.request.index, found);
             }
+            self.requests.complete(watch.request);
+            self.state_changes += 1;
         }
     }
 }

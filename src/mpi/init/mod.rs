@@ -63,16 +63,26 @@ pub unsafe extern "C" fn MPI_Init_thread(
         // SAFETY: the application's arguments, passed on.
         let code = unsafe { PMPI_Init_thread(argc, argv, required, provided) };
         let code = start_after(code);
-        if code == MPI_SUCCESS && pause::is_enabled() {
-            // SAFETY: the host has written the level there.
-            unsafe { provided.write(task_multiple()) };
-        }
-        code
+        // SAFETY: the host has written the level there if it gives success.
+        unsafe { with_pauses(code, provided) }
     })
 }
 
 /// `MPI_Init_thread` was called with `MPI_TASK_MULTIPLE`.
 static WANTS_PAUSES: AtomicBool = AtomicBool::new(false);
+
+/// Replaces the level that a call of the host has written by `MPI_TASK_MULTIPLE` if tasks are
+/// paused. Returns the call's code.
+///
+/// # Safety
+/// `provided` points to an int if the code is `MPI_SUCCESS`.
+unsafe fn with_pauses(code: c_int, provided: *mut c_int) -> c_int {
+    if code == MPI_SUCCESS && pause::is_enabled() {
+        // SAFETY: the contract of this function.
+        unsafe { provided.write(task_multiple()) };
+    }
+    code
+}
 
 /// The host's level, or `MPI_TASK_MULTIPLE`.
 ///
@@ -83,11 +93,8 @@ pub unsafe extern "C" fn MPI_Query_thread(provided: *mut c_int) -> c_int {
     boundary("MPI_Query_thread", || {
         // SAFETY: the application's argument, passed on.
         let code = unsafe { PMPI_Query_thread(provided) };
-        if code == MPI_SUCCESS && pause::is_enabled() {
-            // SAFETY: the host has written the level there.
-            unsafe { provided.write(task_multiple()) };
-        }
-        code
+        // SAFETY: the host has written the level there if it gives success.
+        unsafe { with_pauses(code, provided) }
     })
 }
 
