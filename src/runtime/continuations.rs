@@ -246,6 +246,21 @@ impl<C: Copy> Continuations<C> {
         Some(ContinuationId(self.waiting.insert(continuation)))
     }
 
+    /// Adds a continuation whose requests are complete, and takes it. `None`: it must be added and
+    /// wait for its turn, or there is no such continuation request.
+    pub fn begin(&mut self, group: GroupId, callback: C) -> Option<Ready<C>> {
+        if self.runnable() > 0 {
+            return None;
+        }
+        let owner = self.groups.get_mut(group.0)?;
+        if owner.freed || !owner.runs_in_any_call() {
+            return None;
+        }
+        owner.pending += 1;
+        self.pending += 1;
+        Some(Ready { group: group.0, callback, error: SUCCESS })
+    }
+
     /// Whether there is just one continuation that has not ended.
     pub(crate) fn is_alone(&self) -> bool {
         self.pending == 1
@@ -306,7 +321,9 @@ impl<C: Copy> Continuations<C> {
                 group.error = error;
             }
         }
-        self.remove_if_done(ended.group);
+        if group.freed {
+            self.remove_if_done(ended.group);
+        }
     }
 
     fn remove_if_done(&mut self, key: Key) {
@@ -547,6 +564,26 @@ mod tests {
         assert_eq!(run(&mut all, Thread::Application, Some('b')), "abc");
         assert_eq!(all.state(group), GroupState::Failed(FAILED));
         assert_eq!(all.take_failed(group), Some('b'));
+    }
+
+    #[test]
+    fn a_continuation_begins_at_once_unless_others_are_ready_or_it_may_not_run() {
+        let (mut all, group) = started(Properties::default());
+        let begun = all.begin(group, 'a').expect("nothing else is ready");
+        assert_eq!(all.state(group), GroupState::Active, "its callback has not returned");
+        let first = all.add(group, 'b', 1, false).expect("the request exists");
+        all.request_completed(first, SUCCESS);
+        assert!(all.begin(group, 'c').is_none(), "b goes first");
+        all.ended(begun, SUCCESS);
+        assert_eq!(run(&mut all, Thread::Application, None), "b");
+        assert_eq!(all.state(group), GroupState::Complete);
+        all.deactivate(group);
+        assert!(all.begin(group, 'd').is_none(), "the request is inactive");
+        all.free(group);
+        assert!(all.begin(group, 'e').is_none(), "the request was freed");
+        let (mut all, group) = started(Properties { poll_only: true, ..Properties::default() });
+        assert!(all.begin(group, 'f').is_none(), "only its own calls run it");
+        assert_eq!((all.pending, all.runnable()), (0, 0));
     }
 
     #[test]

@@ -154,6 +154,8 @@ host_calls! {
     iprobe_any(comm: MPI_Comm, flag: &mut c_int) =
         PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, flag, MPI_STATUS_IGNORE);
     grequest_complete(request: MPI_Request) = PMPI_Grequest_complete(request);
+    wait(request: &Cell<MPI_Request>, status: Status<'_>) =
+        PMPI_Wait(request.as_ptr(), status.as_ptr());
     test(request: &Cell<MPI_Request>, flag: &mut c_int, status: Status<'_>) =
         PMPI_Test(request.as_ptr(), flag, status.as_ptr());
     request_get_status(request: MPI_Request, flag: &mut c_int) =

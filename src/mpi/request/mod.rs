@@ -198,6 +198,31 @@ pub(crate) fn completed(request: Out<'_, MPI_Request>) -> c_int {
     host_calls::null_isend(comm_in_use(), request)
 }
 
+/// The handle of every request of [`completed`], or 0 if the host makes one for each.
+static COMPLETED: AtomicU64 = AtomicU64::new(0);
+
+/// Finds out whether the requests of [`completed`] are all the same one.
+pub(crate) fn compare_completed() {
+    let mut made = [MPI_REQUEST_NULL; 2];
+    for request in &mut made {
+        host_calls::null_isend(comm_or_self(), Out::to(request));
+    }
+    let [first, second] = made.map(MPI_Request::key);
+    for request in made {
+        host_calls::wait(&Cell::new(request), Status::ignored());
+    }
+    // Two pending ones would differ, so such a handle never stands for another request.
+    let same = first == second && first != MPI_REQUEST_NULL.key();
+    COMPLETED.store(if same { first } else { 0 }, Ordering::Relaxed);
+}
+
+/// Whether the host makes all complete requests as this one.
+#[inline]
+pub(crate) fn is_made_complete(request: MPI_Request) -> bool {
+    let completed = COMPLETED.load(Ordering::Relaxed);
+    completed != 0 && request.key() == completed
+}
+
 /// A communicator that exists as long as windows do.
 static COMM: AtomicU64 = AtomicU64::new(0);
 

@@ -54,12 +54,18 @@ pub(crate) fn init(
         on_any_thread,
         most_per_test: (max_poll > 0).then_some(max_poll),
     };
-    continuations::set_runner(run::run);
+    set_up();
     if request::persistent::make_continuation_request(properties, made).is_none() {
         return Err(Fault::new(MPI_ERR_INTERN, "the host could not make a persistent request"));
     }
     hook::turn_on();
     Ok(())
+}
+
+/// Prepares for the first continuation.
+fn set_up() {
+    continuations::set_runner(run::run);
+    request::compare_completed();
 }
 
 /// What a continuation belongs to.
@@ -78,7 +84,7 @@ static TASKS: OnceLock<GroupId> = OnceLock::new();
 /// The continuations of this library's own callbacks, always started.
 fn own_group(group: &OnceLock<GroupId>, poll_only: bool) -> GroupId {
     *group.get_or_init(|| {
-        continuations::set_runner(run::run);
+        set_up();
         let properties =
             Properties { on_any_thread: !poll_only, poll_only, ..Properties::default() };
         let group = continuations::with(|all| {
@@ -147,11 +153,18 @@ pub(crate) fn attach(arguments: &Arguments<'_>) -> Result<(), Fault> {
         return Err(Fault::new(MPI_ERR_ARG, "flags has unknown bits"));
     }
     let group = check(owner, requests)?;
+    let callback = Callback { function, data };
+    if let [request] = requests
+        && flags & DEFER_COMPLETE == 0
+        && request::is_made_complete(request.get())
+        && run::at_once(group, callback, request, statuses.at(0))
+    {
+        return Ok(());
+    }
     // One more than there are requests, so that the continuation waits until all are attached.
     let holds = requests.len() != 1;
     let awaited = requests.len() + usize::from(holds);
     let despite_errors = flags & INVOKE_FAILED != 0;
-    let callback = Callback { function, data };
     let added = continuations::with(|all| {
         let added = all.add(group, callback, awaited, despite_errors)?;
         Some((added, all.is_alone()))
@@ -195,6 +208,9 @@ fn check(owner: Owner, requests: &[Cell<MPI_Request>]) -> Result<GroupId, Fault>
         (Owner::Library | Owner::Tasks, own) => own.expect("made above"),
     };
     for request in requests.iter().map(Cell::get) {
+        if request::is_made_complete(request) {
+            continue;
+        }
         if request == MPI_REQUEST_NULL {
             // Tasks may wait for lists in which some requests are complete.
             if own.is_some() {

@@ -10,6 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::at_host;
+use crate::mpi::abi::host_calls;
+use crate::mpi::abi::status::Status;
+use crate::mpi::abi::sys::{MPI_Request, MPI_SUCCESS};
 use crate::mpi::progress::drive;
 use crate::runtime::continuations::{
     self, Callback, GroupId, GroupState, Ready, Thread, any_at_host, any_runnable,
@@ -52,11 +55,34 @@ fn call(ready: Ready<Callback>) {
     continuations::with(|all| all.ended(ready, code));
 }
 
+/// Runs a continuation of a request that the host has made complete, at once. False: it must wait
+/// for its turn.
+pub(super) fn at_once(
+    group: GroupId,
+    callback: Callback,
+    request: &Cell<MPI_Request>,
+    status: Status<'_>,
+) -> bool {
+    let ran = once(|| {
+        let Some(begun) = continuations::with(|all| all.begin(group, callback)) else {
+            return false;
+        };
+        host_calls::wait(request, if status.is_ignored() { Status::ignored() } else { status });
+        status.set_error(MPI_SUCCESS);
+        call(begun);
+        true
+    });
+    ran.unwrap_or(false)
+}
+
 /// Tests requests of the host, and runs continuations that are ready. True if there were any.
 pub(super) fn run(by: Thread) -> bool {
     let ran = once(|| {
         let mut any = any_at_host() && at_host::take_turn();
         for _ in 0..PER_CALL {
+            if !any_runnable() {
+                break;
+            }
             let Some(ready) = continuations::with(|all| all.take(by)) else { break };
             call(ready);
             any = true;
@@ -103,10 +129,6 @@ fn run_some(group: GroupId, most: u32) {
     }
 }
 
-fn state(group: GroupId) -> GroupState {
-    continuations::with(|all| all.state(group))
-}
-
 /// Makes progress for a test of a continuation request, and runs as many continuations as it lets a
 /// test run.
 pub(crate) fn test(group: GroupId) {
@@ -117,7 +139,11 @@ pub(crate) fn test(group: GroupId) {
 
 /// Waits for a continuation request, if it is active. Returns its state.
 pub(crate) fn wait(group: GroupId) -> GroupState {
-    let poll_only = continuations::with(|all| all.properties(group)).poll_only;
+    let (state, poll_only) =
+        continuations::with(|all| (all.state(group), all.properties(group).poll_only));
+    if state != GroupState::Active {
+        return state;
+    }
     let mut long = LongWait::default();
     let mut ended = None;
     drive::until(|| {
@@ -127,7 +153,7 @@ pub(crate) fn wait(group: GroupId) -> GroupState {
         // The state changes only if a continuation ends.
         let before = ended.replace(continuations::ended());
         if before != ended {
-            let state = state(group);
+            let state = continuations::with(|all| all.state(group));
             if state != GroupState::Active {
                 return Some(state);
             }
