@@ -31,11 +31,11 @@
  *
  * WHERE CALLBACKS RUN
  *
- * In calls of MPI and of this library: calls on windows, waits, tests, blocking calls; and in the
- * call that registers a continuation if its requests are complete. Under MPI_THREAD_MULTIPLE that
- * may be a call of another thread. With the info key mpi_continue_thread=all, the progress thread
- * (MPIX_RMA_PROGRESS=thread) runs them too, while the application computes. Under
- * MPI_THREAD_MULTIPLE, collectives of MPICH 4.3 and later run none.
+ * In calls of MPI and of this library: calls on windows, waits, tests, probes, blocking calls; and
+ * in the call that registers a continuation if its requests are complete. Under
+ * MPI_THREAD_MULTIPLE that may be a call of another thread. With the info key
+ * mpi_continue_thread=all, the progress thread (MPIX_RMA_PROGRESS=thread) runs them too, while the
+ * application computes. Under MPI_THREAD_MULTIPLE, collectives of MPICH 4.3 and later run none.
  *
  * A callback may communicate, open and close epochs, make windows, register continuations and wait.
  * But no callback runs inside another one in the same thread. So one that waits for what another

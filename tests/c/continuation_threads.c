@@ -1,7 +1,7 @@
 /*
  * Continuations under MPI_THREAD_MULTIPLE [CO-1, CO-2].
  *
- *   continuation_threads CASE    CASE: threads | computing | restarts
+ *   continuation_threads CASE    CASE: threads | computing | restarts | nested
  */
 #include "continuations.h"
 
@@ -127,6 +127,49 @@ static void computing(void)
     MPI(MPI_Request_free(&all));
 }
 
+/* A callback waits for a continuation that its own thread cannot run meanwhile: the log says so,
+ * and another thread runs it. */
+static MPI_Request awaited;
+static Seen inner;
+
+static int wait_inside(int error, void *data)
+{
+    (void)data;
+    MPI(error);
+    MPI(MPI_Wait(&awaited, MPI_STATUS_IGNORE));
+    return MPI_SUCCESS;
+}
+
+static void *run_inner(void *unused)
+{
+    (void)unused;
+    /* The delay itself is under test: a wait is logged after two seconds. */
+    for (double end = seconds() + 5; seconds() < end;)
+        ;
+    MPI(MPI_Send(NULL, 0, MPI_BYTE, 0, 2, MPI_COMM_SELF));
+    while (!__atomic_load_n(&inner.ran, __ATOMIC_RELAXED)) {
+        int flag;
+        MPI(MPI_Iprobe(MPI_ANY_SOURCE, 3, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE));
+    }
+    return NULL;
+}
+
+static void nested(void)
+{
+    pthread_t thread;
+    MPI_Request outer = started(0, 0), r;
+    awaited = started(0, 0);
+    MPI(MPI_Irecv(NULL, 0, MPI_BYTE, 0, 2, MPI_COMM_SELF, &r));
+    MPI(MPIX_Continue(&r, note, &inner, MPIX_CONT_REQUESTS_FREE, MPI_STATUS_IGNORE, awaited));
+    REQUIRE(pthread_create(&thread, NULL, run_inner, NULL) == 0);
+    MPI(MPI_Isend(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_SELF, &r));
+    MPI(MPIX_Continue(&r, wait_inside, NULL, MPIX_CONT_REQUESTS_FREE, MPI_STATUS_IGNORE, outer));
+    REQUIRE(pthread_join(thread, NULL) == 0);
+    expect_ran(&inner, 1, "the one that was waited for");
+    end_all(&outer);
+    MPI(MPI_Request_free(&awaited));
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -139,6 +182,8 @@ int main(int argc, char **argv)
         computing();
     else if (!strcmp(what, "restarts"))
         restarts();
+    else if (!strcmp(what, "nested"))
+        nested();
     else
         REQUIRE(!"a case");
     window_free(&w);

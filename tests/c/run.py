@@ -16,7 +16,8 @@ has one entry per line:
   mode=          link (default: by pkg-config), static, preload (linked with the host only),
                  plain (without the library), alone (without MPI: the program loads the library),
                  openmp (with gcc's), libomp (with clang and its OpenMP), c++20,
-                 tasks (the program exports a tasking runtime), tampi (the same, written for TAMPI)
+                 tasks (the program exports a tasking runtime), tampi (the same, written for TAMPI),
+                 ours-first, other-first (the same, beside another TAMPI, in this link order)
   result=        ok (default: exit status 0 and a line OK), exit (status 0),
                  death or fatal (the job must end with another status)
   expect=REGEX   must occur in the output (may repeat; `_` stands for a space)
@@ -194,6 +195,10 @@ def compile_line(entry, host, source, sanitize):
         line += ["-rdynamic"] + host.headers + host.linked
     elif entry.mode == "tampi":
         line += ["-rdynamic"] + host.tampi
+    elif entry.mode in TWO_TAMPIS:
+        other = other_tampi(host)
+        first, last = TWO_TAMPIS[entry.mode](host.tampi, other)
+        line += ["-rdynamic", "-Wl,--no-as-needed"] + first + last
     elif entry.mode == "c++20":
         line += ["-std=c++20"] + host.headers + host.linked + ["-lstdc++"]
     elif entry.mode == "static":
@@ -202,6 +207,19 @@ def compile_line(entry, host, source, sanitize):
         # In this order: with `alone`, the linker drops unused libraries, also those of the wrapper.
         line += ["-DPLAIN"] + (["-Wl,--as-needed"] if entry.mode == "alone" else [])
     return line + ([] if entry.name in EXAMPLES else ["-lpthread", "-ldl"])
+
+
+# Which library comes first.
+TWO_TAMPIS = {"ours-first": lambda ours, other: (ours, other),
+              "other-first": lambda ours, other: (other, ours)}
+
+
+def other_tampi(host):
+    """Makes the library that stands for TAMPI itself; what the linker needs for it."""
+    library = os.path.join(host.build, "libother_tampi.so")
+    subprocess.check_call(shlex.split(host.mpicc) + FLAGS + [
+        "-fPIC", "-shared", "-o", library, os.path.join(HERE, "other_tampi.c")])
+    return [library, f"-Wl,-rpath,{host.build}"]
 
 
 def compile_fortran(entry, host, source):

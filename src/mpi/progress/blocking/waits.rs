@@ -10,7 +10,7 @@ use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 use crate::mpi::progress::hook;
-use crate::runtime::continuations;
+use crate::runtime::continuations::{self, Thread};
 use crate::runtime::pause;
 use crate::runtime::progress::{may_be_contacted, must_drive, nothing_lives, sweep_from_hook};
 
@@ -126,15 +126,28 @@ pub(crate) unsafe fn test_any(
     }
 }
 
+/// Whether probes do more than the host's: they sweep, or a continuation may be all that the
+/// program waits for.
+fn probes_look() -> bool {
+    tests_sweep() || cfg!(mpi_host = "mpich") && continuations::pending() != 0
+}
+
+/// Sweeps once, and runs continuations after the host's `test`.
+fn probe(test: impl FnOnce() -> c_int) -> c_int {
+    let code = step(test);
+    continuations::run(Thread::Application);
+    code
+}
+
 interpose! {
-    tests_sweep;
+    probes_look;
     MPI_Iprobe(
         source: c_int, tag: c_int, comm: MPI_Comm, flag: *mut c_int, status: *mut MPI_Status
     ) => PMPI_Iprobe,
-        step(|| PMPI_Iprobe(source, tag, comm, flag, status));
+        probe(|| PMPI_Iprobe(source, tag, comm, flag, status));
     MPI_Improbe(
         source: c_int, tag: c_int, comm: MPI_Comm, flag: *mut c_int, message: *mut MPI_Message,
         status: *mut MPI_Status
     ) => PMPI_Improbe,
-        step(|| PMPI_Improbe(source, tag, comm, flag, message, status));
+        probe(|| PMPI_Improbe(source, tag, comm, flag, message, status));
 }
