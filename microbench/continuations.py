@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What a continuation costs: an epoch that is waited for, or followed by a continuation; and 1 to
+"""What a continuation costs: an epoch that is waited for, or followed by a continuation; 1 to
 100,000 pending epochs, completed by continuations, by MPI_Waitall, and by a list that is polled
-with MPI_Testsome.
+with MPI_Testsome; and an epoch while as many stay pending.
 
 Exits with an error for wrong results or a failed run, never for timing.
 """
@@ -45,14 +45,16 @@ def run(host, options):
 
 
 def measure(host, options, bar):
-    """Medians over the runs: us of the two kinds of epoch, and us per pending epoch by (way,
-    number)."""
-    epochs, pending = [], {}
+    """Medians over the runs: us of the two kinds of epoch, us per pending epoch by (way, number),
+    and us of an epoch while as many are pending."""
+    epochs, pending, behind = [], {}, {}
     for _ in range(1 if options.quick else options.rounds):
         bar.show(host.label)
         for line in run(host, options):
             if line["bench"] == "epoch":
                 epochs.append(line)
+            elif line["bench"] == "behind":
+                behind.setdefault((line["way"], line["pending"]), []).append(line["epoch_us"])
             else:
                 pending.setdefault((line["way"], line["pending"]), []).append(line)
         bar.step(host.label)
@@ -69,6 +71,11 @@ def measure(host, options, bar):
             "host": host.label, "bench": "pending", "way": way, "pending": number,
             "register_us": registering, "complete_us": completing,
         })
+    for (way, number), times in behind.items():
+        rows.append({
+            "host": host.label, "bench": "behind", "way": way, "pending": number,
+            "epoch_us": statistics.median(times),
+        })
     return rows
 
 
@@ -78,7 +85,8 @@ def show(label, rows):
     added = 1000 * (epoch["continue_us"] - epoch["wait_us"])
     print(f"\n{label}: an epoch of two ranks takes {epoch['wait_us']:.3f} us with MPI_Wait and "
           f"{epoch['continue_us']:.3f} us with a continuation: {added:+.0f} ns")
-    found = {(r["way"], r["pending"]): r for r in rows[1:]}
+    found = {(r["way"], r["pending"]): r for r in rows if r["bench"] == "pending"}
+    behind = {(r["way"], r["pending"]): r["epoch_us"] for r in rows if r["bench"] == "behind"}
     numbers = sorted({number for _, number in found})
     lines = [
         (f"{number:,}", f"{found['continuations', number]['register_us']:.3f}",
@@ -87,6 +95,12 @@ def show(label, rows):
     ]
     print("us per pending epoch: to register its continuation, and from the release on")
     print("\n".join(table(("pending", "register", *WAYS), lines)))
+    ways = [way for way in WAYS if (way, numbers[0]) in behind]
+    lines = [
+        (f"{number:,}", *(f"{behind[way, number]:.3f}" for way in ways)) for number in numbers
+    ]
+    print("us of an epoch while others stay pending, with continuations or in the polled list")
+    print("\n".join(table(("pending", *ways), lines)))
 
 
 def main():
