@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * This file is the C documentation of the library. It describes thirteen calls on plain MPI_Win
+ * This file is the C documentation of the library. It describes fifteen calls on plain MPI_Win
  * handles, one version query, the info keys, the environment, and what a program may rely on. Calls
  * that MPI itself defines (MPI_Win_fence, MPI_Put, ...) keep their meaning in MPI-4.1 and are not
  * repeated here.
@@ -482,6 +482,28 @@ int MPIX_Win_iflush_local(int rank, MPI_Win win, MPI_Request *request);
 /* MPIX_Win_iflush_local_all - the same towards all processes */
 int MPIX_Win_iflush_local_all(MPI_Win win, MPI_Request *request);
 
+/* ---- Atomic operations with a request ------------------------------------------------------- */
+
+/*
+ * MPIX_Rfetch_and_op, MPIX_Rcompare_and_swap - MPI_Fetch_and_op and MPI_Compare_and_swap with a
+ * request [MPI 12.3.4, 12.3.5; MPI Forum, issue 128]
+ *
+ *   the others   as in the call without a request
+ *
+ * Like MPI_Raccumulate, for lock and lock_all epochs only. The request completes when the target's
+ * element is in result_addr; the buffers belong to the library until then. If the lock is not
+ * granted yet, the operation is recorded. With MPI_PROC_NULL the request is complete at once, and
+ * result_addr is not written.
+ * Errors: those of the call without a request; MPI_ERR_RMA_SYNC (no lock or lock_all epoch covers
+ * the target), MPI_ERR_NO_MEM.
+ */
+int MPIX_Rfetch_and_op(const void *origin_addr, void *result_addr, MPI_Datatype datatype,
+                       int target_rank, MPI_Aint target_disp, MPI_Op op, MPI_Win win,
+                       MPI_Request *request);
+int MPIX_Rcompare_and_swap(const void *origin_addr, const void *compare_addr, void *result_addr,
+                           MPI_Datatype datatype, int target_rank, MPI_Aint target_disp,
+                           MPI_Win win, MPI_Request *request);
+
 /* ---- Version -------------------------------------------------------------------------------- */
 
 /*
@@ -507,6 +529,12 @@ int PMPIX_Win_iflush(int rank, MPI_Win win, MPI_Request *request);
 int PMPIX_Win_iflush_all(MPI_Win win, MPI_Request *request);
 int PMPIX_Win_iflush_local(int rank, MPI_Win win, MPI_Request *request);
 int PMPIX_Win_iflush_local_all(MPI_Win win, MPI_Request *request);
+int PMPIX_Rfetch_and_op(const void *origin_addr, void *result_addr, MPI_Datatype datatype,
+                        int target_rank, MPI_Aint target_disp, MPI_Op op, MPI_Win win,
+                        MPI_Request *request);
+int PMPIX_Rcompare_and_swap(const void *origin_addr, const void *compare_addr, void *result_addr,
+                            MPI_Datatype datatype, int target_rank, MPI_Aint target_disp,
+                            MPI_Win win, MPI_Request *request);
 int PMPIX_Get_version(int *major, int *minor, int *patch);
 
 /* Notified access */

@@ -11,10 +11,12 @@
 ! Declare origin buffers `asynchronous`: they belong to the library until the closing request
 ! completes. With mpif.h or `use mpi`, no module is needed: the same names take integer handles and
 ! ierror.
+include "mpix_atomic_f08.f90"
 include "mpix_notify_f08.f90"
 include "mpix_tagged_f08.f90"
 
 module mpix_rma_f08
+    use mpix_atomic_f08
     use mpix_notify_f08
     use mpix_tagged_f08
     use, intrinsic :: iso_c_binding, only: c_int
@@ -34,6 +36,7 @@ module mpix_rma_f08
         MPIX_Win_notify_testsome, MPIX_Win_notify_iwaitall, MPIX_Put_tagged, MPIX_Get_tagged, &
         MPIX_Rput_tagged, MPIX_Rget_tagged, MPIX_Notify_init, MPIX_Notify_iprobe, MPIX_Notify_probe, &
         MPIX_WIN_NOTIFICATION_NUM_SB, MPIX_WIN_NOTIFICATION_NUM_UB, MPIX_WIN_NOTIFICATION_VALUE_UB
+    public :: MPIX_Rfetch_and_op, MPIX_Rcompare_and_swap
 
     interface
         subroutine c_ipost(group, assert, win, request, ierror) bind(C, name="mpix_win_ipost_")

@@ -337,6 +337,12 @@ get_accumulates! { Count;
 }
 
 fortran! {
+    MPIX_Rfetch_and_op "mpix_rfetch_and_op" (
+        origin_addr: Buffer, result_addr: Result, datatype: Datatype, target_rank: Int,
+        target_disp: Displacement, op: Reduction, win: Win, request: Request);
+    MPIX_Rcompare_and_swap "mpix_rcompare_and_swap" (
+        origin_addr: Buffer, compare_addr: Buffer, result_addr: Result, datatype: Datatype,
+        target_rank: Int, target_disp: Displacement, win: Win, request: Request);
     MPIX_Fetch_and_op_notify "mpix_fetch_and_op_notify" (
         origin_addr: Buffer, result_addr: Result, datatype: Datatype, target_rank: Int,
         target_disp: Displacement, op: Reduction, notification_idx: Int, win: Win);

@@ -224,14 +224,20 @@ impl Window {
 
     /// True if an open access epoch covers `target`, so that an operation to it is accepted.
     pub fn covers(&self, target: Rank) -> bool {
-        if self.is_folded_over(Some(target)) || self.lock_all_open.is_some() {
+        if self.covers_passively(target) {
             return true;
         }
         if let Some(epoch) = self.access_open {
             return self.epochs[epoch].legs.find(target).is_some();
         }
-        self.peers.find(target).is_some_and(|peer| peer.lock_open.is_some())
-            || self.fence_view != FenceView::Dissolved
+        self.fence_view != FenceView::Dissolved
+    }
+
+    /// True if an open lock or lock_all epoch covers `target`.
+    pub fn covers_passively(&self, target: Rank) -> bool {
+        self.is_folded_over(Some(target))
+            || self.lock_all_open.is_some()
+            || self.peers.find(target).is_some_and(|peer| peer.lock_open.is_some())
     }
 
     /// The process that was the last to ask for the lock of `target`, if it still holds the lock or

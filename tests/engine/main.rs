@@ -12,7 +12,7 @@
 //! | LK-1 to LK-6 | `locks`, and `tests/loom/lock.rs` for what is concurrent |
 //! | FL-1, FE-1 | `flush`, `fence` |
 //! | direct routes to the transport | `routes` |
-//! | RQ-4, RQ-5, R-forms | `requests` |
+//! | RQ-4 to RQ-6, R-forms | `requests` |
 //! | notifications | `notify`, `tagged`, `tag_matching` |
 //! | calls that the standard forbids | `errors` |
 //! | "no resource" | `resources` |

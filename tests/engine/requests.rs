@@ -238,3 +238,60 @@ fn an_open_epoch_with_nothing_outstanding_is_quiet() {
     w.rank(0).unlock(1);
     w.finish();
 }
+
+/// The R-form of an atomic operation completes when its result is in place, also if it was recorded
+/// behind a lock [RQ-6].
+#[test]
+fn rq6_r_forms_of_atomics_complete_with_their_result() {
+    let mut w = World::with_mode(3, Mode::LocalThenRemote);
+    w.rank(2).exclusive(1);
+    w.rank(0).shared(1);
+    let (add, old) = w.fetch_add_op(0, 1, 0, 5);
+    let (swap, seen) = w.compare_and_swap_op(0, 1, 0, 5, 9);
+    let requests = [add, swap].map(|op| w.issue_request(0, op).1);
+    w.drive();
+    assert!(requests.iter().all(|request| !w.done(*request)), "rank 2 holds the lock");
+    w.rank(2).unlock(1);
+    for request in requests {
+        w.block(request);
+    }
+    assert_eq!((w.value(old), w.value(seen)), (0, 5));
+    w.rank(0).unlock(1);
+    w.finish();
+}
+
+/// Calls for lock and lock_all epochs only ask which targets these cover [RQ-6].
+#[test]
+fn rq6_lock_epochs_cover_their_targets_passively() {
+    let mut w = World::new(3);
+    let covered = |w: &mut World| [0, 1, 2].map(|target| w.window(0).covers_passively(target));
+    assert_eq!(covered(&mut w), [false; 3]);
+    for rank in 0..3 {
+        w.rank(rank).fence();
+    }
+    w.put(0, 1, 0, &[1]);
+    assert_eq!(covered(&mut w), [false; 3], "a fence epoch");
+    let nosucceed = Assert { nocheck: false, noprecede: false, nosucceed: true };
+    for rank in 0..3 {
+        w.rank(rank).fence_with(nosucceed);
+    }
+    w.drive();
+    w.rank(1).post(&[0]);
+    w.rank(0).start(&[1]);
+    assert_eq!(covered(&mut w), [false; 3], "an access epoch");
+    w.rank(0).complete();
+    w.rank(1).wait();
+    w.drive();
+    w.rank(0).shared(1);
+    assert_eq!(covered(&mut w), [false, true, false], "one lock");
+    w.rank(0).exclusive(2);
+    assert_eq!(covered(&mut w), [false, true, true], "two locks");
+    w.rank(0).unlock(1);
+    w.rank(0).unlock(2);
+    w.drive();
+    assert_eq!(covered(&mut w), [false; 3], "closed");
+    w.rank(0).lock_all();
+    assert_eq!(covered(&mut w), [true; 3], "lock_all");
+    w.rank(0).unlock_all();
+    w.finish();
+}

@@ -100,6 +100,31 @@ program nonblocking
     call MPI_Barrier(MPI_COMM_WORLD)
     if (me == 0) call expect(memory(1) == 3 * ranks, 'locks and flushes')
 
+    ! Atomic operations with a request: all take a number at rank 0, and each has a cell of its own
+    ! there.
+    call MPI_Barrier(MPI_COMM_WORLD)
+    memory = 0
+    call MPI_Barrier(MPI_COMM_WORLD)
+    call MPIX_Win_ilock_all(0, w, opened(1))
+    mine(1) = 1
+    mine(2) = me + 7
+    other = -1
+    call MPIX_Rfetch_and_op(mine(1), other(1), MPI_INTEGER, 0, zero, MPI_SUM, w, closed(1))
+    call MPIX_Rcompare_and_swap(mine(2), memory(n), other(2), MPI_INTEGER, 0, zero + 1 + me, w, &
+        closed(2))
+    call MPI_Waitall(2, closed, MPI_STATUSES_IGNORE)
+    call expect(other(1) >= 0 .and. other(1) < ranks .and. other(2) == 0, 'fetched values')
+    call MPIX_Rcompare_and_swap(mine(1), mine(2), other(3), MPI_INTEGER, 0, zero + 1 + me, w, &
+        closed(1), ierr)
+    call expect(ierr == MPI_SUCCESS, 'MPIX_Rcompare_and_swap')
+    call MPI_Wait(closed(1), MPI_STATUS_IGNORE)
+    call expect(other(3) == me + 7, 'the swapped value')
+    call MPIX_Win_iunlock_all(w, closed(1))
+    call MPI_Wait(opened(1), MPI_STATUS_IGNORE)
+    call MPI_Wait(closed(1), MPI_STATUS_IGNORE)
+    call MPI_Barrier(MPI_COMM_WORLD)
+    if (me == 0) call expect(all(memory(1:ranks + 1) == [ranks, (1, i = 1, ranks)]), 'atomics')
+
     ! An invalid call returns its error class and no request.
     call MPI_Win_set_errhandler(w, MPI_ERRORS_RETURN)
     nothing = MPI_REQUEST_NULL

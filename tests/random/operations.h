@@ -211,12 +211,29 @@ static void get_accumulate(const Op *op, Place o, Place result, Place target, MP
                            MPI_Win win, MPI_Request *r)
 {
     REQUIRE(op->notified == NOT);
-    if (r)
+    int single = op->single && op->len == 8 && op->sides[TARGET] < 0;
+    if (r && single)
+        MPI(MPIX_Rfetch_and_op(o.addr, result.addr, o.type, op->target, disp, op->reduction, win,
+                               r));
+    else if (r)
         MPI(MPI_Rget_accumulate(AT(o), AT(result), THERE, op->reduction, win, r));
-    else if (op->single && op->len == 8 && op->sides[TARGET] < 0)
+    else if (single)
         MPI(MPI_Fetch_and_op(o.addr, result.addr, o.type, op->target, disp, op->reduction, win));
     else
         MPI(MPI_Get_accumulate(AT(o), AT(result), THERE, op->reduction, win));
+}
+
+static void compare_and_swap(const Op *op, MPI_Aint disp, MPI_Win win, MPI_Request *r)
+{
+    if (r && op->single)
+        MPI(MPIX_Rcompare_and_swap(op->origin, op->origin + 8, op->result, word_type, op->target,
+                                   disp, win, r));
+    else
+        MPI(MPI_Compare_and_swap(op->origin, op->origin + 8, op->result, word_type, op->target,
+                                 disp, win));
+    /* A flush has a request that completes with all operations before. */
+    if (r && !op->single)
+        MPI(MPIX_Win_iflush_local(op->target, win, r));
 }
 
 /* Makes the call of an operation, with a request if `r` is not NULL. */
@@ -241,12 +258,7 @@ static void issue(Op *op, MPI_Request *r)
     case GET: get(op, result, target, disp, room->win, r); break;
     case ACCUMULATE: accumulate(op, origin, target, disp, room->win, r); break;
     case GET_ACCUMULATE: get_accumulate(op, origin, result, target, disp, room->win, r); break;
-    default:
-        MPI(MPI_Compare_and_swap(op->origin, op->origin + 8, op->result, word_type, op->target,
-                                 disp, room->win));
-        /* It has no form with a request; a flush has one that completes with it. */
-        if (r)
-            MPI(MPIX_Win_iflush_local(op->target, room->win, r));
+    default: compare_and_swap(op, disp, room->win, r);
     }
     release(&origin);
     release(&result);

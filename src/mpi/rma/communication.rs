@@ -83,6 +83,24 @@ pub(crate) fn communicate_request(
     deliver(guard, outcome, Scope::Operation, request)
 }
 
+/// As [`communicate_request`], for a call that is allowed in lock and lock_all epochs only [RQ-6].
+#[inline(always)]
+fn communicate_passively(
+    guard: Guard,
+    request: Out<'_, MPI_Request>,
+    make: impl FnOnce(&mut Window) -> Checked<Option<Op>>,
+) -> Done {
+    communicate_request(guard, request, |window| {
+        let made = make(window)?;
+        match &made {
+            Some(op) if !window.engine.covers_passively(op.target) => {
+                Err(SyncError::NoPassiveEpoch.into())
+            }
+            _ => Ok(made),
+        }
+    })
+}
+
 /// `MPI_Put` and `MPI_Get` and their forms, for one of the two and one type of count. A form names
 /// `communicate` or, with the argument `request`, `communicate_request`; what gives its
 /// notification, and from which argument; and its fast path, if it has one.
@@ -253,9 +271,10 @@ get_accumulates! { MPI_Count;
     MPIX_Rget_accumulate_notify_c, communicate_request(request), with_counter(notification_idx);
 }
 
-/// Calls on one element of a target, with the argument of their notification.
+/// Calls on one element of a target, of one form and with the argument of their notification; see
+/// [`transfers`].
 macro_rules! on_one_element {
-    ($notification:ident $(($extra:ident))?;
+    ($form:ident $(($request:ident))?, $notification:ident $(($extra:ident))?;
      $fetch:ident $(=> $host_fetch:ident, unless $fast_fetch:ident)?;
      $swap:ident $(=> $host_swap:ident, unless $fast_swap:ident)?) => {
         window_calls! { win;
@@ -263,9 +282,9 @@ macro_rules! on_one_element {
             $fetch(
                 origin_addr: *const c_void, result_addr: *mut c_void, datatype: MPI_Datatype,
                 target_rank: c_int, target_disp: MPI_Aint, op: MPI_Op, $($extra: c_int,)?
-                win: MPI_Win
+                win: MPI_Win $(; $request: MPI_Request)?
             ) $(=> $host_fetch)?,
-                |guard| communicate(guard, |window| {
+                |guard| $form(guard, $($request,)? |window| {
                     let notification = $notification(window, target_rank $(, $extra)?)?;
                     let buffers = [origin_addr, result_addr.cast_const()];
                     let made = args::fetch_and_op(
@@ -283,9 +302,9 @@ macro_rules! on_one_element {
             $swap(
                 origin_addr: *const c_void, compare_addr: *const c_void, result_addr: *mut c_void,
                 datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint,
-                $($extra: c_int,)? win: MPI_Win
+                $($extra: c_int,)? win: MPI_Win $(; $request: MPI_Request)?
             ) $(=> $host_swap)?,
-                |guard| communicate(guard, |window| {
+                |guard| $form(guard, $($request,)? |window| {
                     let notification = $notification(window, target_rank $(, $extra)?)?;
                     let buffers = [origin_addr, compare_addr, result_addr.cast_const()];
                     let made = args::compare_and_swap(
@@ -302,12 +321,15 @@ macro_rules! on_one_element {
     };
 }
 
-on_one_element! { unnotified;
+on_one_element! { communicate, unnotified;
     MPI_Fetch_and_op => PMPI_Fetch_and_op, unless fetch_and_op;
     MPI_Compare_and_swap => PMPI_Compare_and_swap, unless compare_and_swap
 }
-on_one_element! { with_counter(notification_idx);
+on_one_element! { communicate, with_counter(notification_idx);
     MPIX_Fetch_and_op_notify; MPIX_Compare_and_swap_notify
+}
+on_one_element! { communicate_passively(request), unnotified;
+    MPIX_Rfetch_and_op; MPIX_Rcompare_and_swap
 }
 
 window_calls! { win;

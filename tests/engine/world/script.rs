@@ -222,10 +222,14 @@ impl World {
         self.issue(me, Op { origin, ..op })
     }
     pub fn fetch_add(&mut self, me: Rank, target: Rank, disp: usize, value: u64) -> (OpId, Buf) {
+        let (op, result) = self.fetch_add_op(me, target, disp, value);
+        (self.issue(me, op), result)
+    }
+    pub fn fetch_add_op(&mut self, me: Rank, target: Rank, disp: usize, value: u64) -> (Op, Buf) {
         let origin = self.place(me, &value.to_le_bytes()).addr;
         let result = self.place(me, &[0xee; 8]);
         let op = cell_op(OpKind::GetAccumulate, target, disp, reduction::SUM);
-        (self.issue(me, Op { origin, result: result.addr, ..op }), result)
+        (Op { origin, result: result.addr, ..op }, result)
     }
     pub fn compare_and_swap(
         &mut self,
@@ -235,11 +239,22 @@ impl World {
         compare: u64,
         new: u64,
     ) -> (OpId, Buf) {
+        let (op, result) = self.compare_and_swap_op(me, target, disp, compare, new);
+        (self.issue(me, op), result)
+    }
+    pub fn compare_and_swap_op(
+        &mut self,
+        me: Rank,
+        target: Rank,
+        disp: usize,
+        compare: u64,
+        new: u64,
+    ) -> (Op, Buf) {
         let origin = self.place(me, &new.to_le_bytes()).addr;
         let compare = self.place(me, &compare.to_le_bytes()).addr;
         let result = self.place(me, &[0xee; 8]);
         let op = cell_op(OpKind::CompareAndSwap, target, disp, reduction::REPLACE);
-        (self.issue(me, Op { origin, compare, result: result.addr, ..op }), result)
+        (Op { origin, compare, result: result.addr, ..op }, result)
     }
 
     /// Puts bytes into private memory of a process.
