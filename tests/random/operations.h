@@ -210,9 +210,17 @@ static void accumulate(const Op *op, Place o, Place target, MPI_Aint disp, MPI_W
 static void get_accumulate(const Op *op, Place o, Place result, Place target, MPI_Aint disp,
                            MPI_Win win, MPI_Request *r)
 {
-    REQUIRE(op->notified == NOT);
+    int counted = op->notified == BY_COUNTER;
     int single = op->single && op->len == 8 && op->sides[TARGET] < 0;
-    if (r && single)
+    if (counted && r)
+        MPI(MPIX_Rget_accumulate_notify(AT(o), AT(result), THERE, op->reduction, op->number, win,
+                                        r));
+    else if (counted && single)
+        MPI(MPIX_Fetch_and_op_notify(o.addr, result.addr, o.type, op->target, disp, op->reduction,
+                                     op->number, win));
+    else if (counted)
+        MPI(MPIX_Get_accumulate_notify(AT(o), AT(result), THERE, op->reduction, op->number, win));
+    else if (r && single)
         MPI(MPIX_Rfetch_and_op(o.addr, result.addr, o.type, op->target, disp, op->reduction, win,
                                r));
     else if (r)
@@ -221,18 +229,23 @@ static void get_accumulate(const Op *op, Place o, Place result, Place target, MP
         MPI(MPI_Fetch_and_op(o.addr, result.addr, o.type, op->target, disp, op->reduction, win));
     else
         MPI(MPI_Get_accumulate(AT(o), AT(result), THERE, op->reduction, win));
+    tag_alone(op, win);
 }
 
 static void compare_and_swap(const Op *op, MPI_Aint disp, MPI_Win win, MPI_Request *r)
 {
-    if (r && op->single)
-        MPI(MPIX_Rcompare_and_swap(op->origin, op->origin + 8, op->result, word_type, op->target,
-                                   disp, win, r));
+    const unsigned char *new = op->origin, *compare = op->origin + 8;
+    int counted = op->notified == BY_COUNTER, flushes = r && (counted || !op->single);
+    if (counted)
+        MPI(MPIX_Compare_and_swap_notify(new, compare, op->result, word_type, op->target, disp,
+                                         op->number, win));
+    else if (flushes || !r)
+        MPI(MPI_Compare_and_swap(new, compare, op->result, word_type, op->target, disp, win));
     else
-        MPI(MPI_Compare_and_swap(op->origin, op->origin + 8, op->result, word_type, op->target,
-                                 disp, win));
+        MPI(MPIX_Rcompare_and_swap(new, compare, op->result, word_type, op->target, disp, win, r));
+    tag_alone(op, win);
     /* A flush has a request that completes with all operations before. */
-    if (r && !op->single)
+    if (flushes)
         MPI(MPIX_Win_iflush_local(op->target, win, r));
 }
 

@@ -101,7 +101,13 @@ impl Generator {
     ) -> Announced {
         let window = open.window;
         let len = self.length();
-        let kind = [OpKind::Put, OpKind::Accumulate, OpKind::Get][self.rng.usize(0..3)];
+        let kind = [
+            OpKind::Put,
+            OpKind::Accumulate,
+            OpKind::Get,
+            OpKind::GetAccumulate,
+            OpKind::CompareAndSwap,
+        ][self.rng.usize(0..5)];
         let len = match kind {
             OpKind::Put => len,
             OpKind::Get if self.features.long_transfers => len.next_multiple_of(8),
@@ -128,6 +134,12 @@ impl Generator {
                     Plan { reduction: reduction::SUM, source: Source::Value(value), ..plan },
                 );
                 self.count("accumulate with notification");
+            }
+            OpKind::GetAccumulate | OpKind::CompareAndSwap => {
+                // The memory still holds 0, with which a swap compares.
+                let (reduction, source) = (reduction::SUM, Source::Value(value));
+                self.issue(open, Plan { reduction, source, expect: Expect::Exactly(0), ..plan });
+                self.count("fetching atomic with notification");
             }
             _ => {
                 self.issue(open, Plan { source: Source::Value(value), ..plan });
