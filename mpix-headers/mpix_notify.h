@@ -9,6 +9,7 @@
  *   [draft]  MPI Forum, notified RMA (draft for MPI 5.1, section 12.6): counters and their calls.
  *   [GASPI]  gaspi_notify_waitsome, and TAGASPI (2021), sections II.B to IV: waiting for any
  *            counter of a range.
+ *   [TALPF]  TALPF (2023), chapter 5: waiting for a number of messages ("msg").
  *   [NA]     Belli and Hoefler, "Notified Access" (IPDPS 2015): tags, and persistent requests that
  *            match them.
  *
@@ -55,6 +56,29 @@
 #ifndef MPIX_RMA_H
 #error "include mpix_rma.h"
 #endif
+
+/*
+ * COUNTED WINDOWS [TALPF]
+ *
+ * With the info key mpix_rma_notify_puts=IDX at its creation, a window counts its operations: each
+ * put, get and accumulate of any form, with a request or without, raises counter IDX of its target,
+ * as its notifying form would. So the target waits for n operations by
+ *
+ *     MPIX_Win_notify_ithreshold(win, IDX, n, &request)
+ *
+ * and the origin calls MPI_Put as on any other window. Each call counts once, however many messages
+ * it takes. As above, an operation of 0 elements counts, and one on MPI_PROC_NULL does not. A call
+ * that names a counter or a tag (MPIX_Put_notify, MPIX_Put_tagged, ...) raises or delivers that
+ * alone, and does not count.
+ *
+ *   - IDX is at least 0. The window is created with IDX + 1 counters per process.
+ *     MPIX_Win_set_num_notify may change that to any number above IDX. As always, it sets all
+ *     counters to 0.
+ *   - All processes pass the same value, or none passes the key. Otherwise all get
+ *     MPI_ERR_INFO_VALUE. So they do if IDX is not a number, or not below the value of
+ *     mpi_assert_max_num_notify.
+ *   - MPI_Win_set_info does not change it. MPI_Win_get_info returns it on windows that have it.
+ */
 
 /*
  * Attributes of windows, for MPI_Win_get_attr [draft: MPI_WIN_NOTIFICATION_*]; fixed when the
@@ -191,8 +215,9 @@ int MPIX_Notify(int target_rank, int notification_idx, MPI_Win win);
  * own; beyond that they share lines.
  *
  * If one process fails, no counters change and all processes get an error: MPI_ERR_ARG (num is
- * negative or exceeds mpi_assert_max_num_notify, or another process fails), MPI_ERR_RMA_SYNC (the
- * caller has incomplete operations, or a pending wait for a counter), MPI_ERR_NO_MEM.
+ * negative, exceeds mpi_assert_max_num_notify or leaves out the counter of mpix_rma_notify_puts, or
+ * another process fails), MPI_ERR_RMA_SYNC (the caller has incomplete operations, or a pending wait
+ * for a counter), MPI_ERR_NO_MEM.
  */
 int MPIX_Win_set_num_notify(MPI_Win win, MPI_Info info, int num);
 

@@ -176,8 +176,9 @@
  *
  * Pass them to the call that creates the window, with the same value in all processes.
  * mpix_rma_transport takes "auto", "shm", "host_mpi" or "verbs" and overrides MPIX_RMA_TRANSPORT
- * (section 7) on this window. The other keys of this library take "true" or "1", "false" or "0".
- * Any other value is MPI_ERR_INFO_VALUE. Keys that are not listed here go to the host.
+ * (section 7) on this window. mpix_notify.h describes mpix_rma_notify_puts. The other keys of this
+ * library take "true" or "1", "false" or "0". Any other value is MPI_ERR_INFO_VALUE. Keys that are
+ * not listed here go to the host.
  *
  *   mpix_rma            default: by MPIX_RMA   this library (true) or the host (false) serves the
  *                                              window

@@ -8,15 +8,14 @@ use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
 use crate::mpi::request::task::pause;
 use crate::mpi::rma::call::{
-    Checked, Done, admit, broken, deliver, not_complete, require, wait_for, wait_unless_broken,
+    Checked, Done, admit, deliver, not_complete, require, wait_for, wait_unless_broken,
     window_calls,
 };
 use crate::mpi::rma::fast_path;
-use crate::mpi::window::any_objection;
+use crate::mpi::window::set_number;
 use crate::runtime::progress::{FocusedPoll, step};
 use crate::runtime::window::CounterOutput;
 use crate::runtime::{Guard, Scope, Window, with_port};
-use crate::transport::shm::CounterStep;
 
 /// Checked arguments: counters of this process, and the value to wait for.
 #[derive(Clone, Copy)]
@@ -194,68 +193,13 @@ fn read(mut guard: Guard, index: c_int, value: Out<'_, MPI_Count>, resets: bool)
     Ok(())
 }
 
-/// Collective: sets the number of counters of this process.
-fn set_number(mut guard: Guard, number: c_int) -> Done {
-    let id = guard.windows.called_id();
-    let ours = &guard[id];
-    let wanted = u32::try_from(number).unwrap_or(0);
-    let most = ours.hints.max_counters;
-    let mut fault = if number < 0 {
-        Some(Fault::new(MPI_ERR_ARG, "num is negative"))
-    } else if most != 0 && wanted > most {
-        Some(Fault::new(
-            MPI_ERR_ARG,
-            "num is beyond what the info key mpi_assert_max_num_notify has asserted",
-        ))
-    } else if ours.engine.awaits_counters() {
-        Some(Fault::new(MPI_ERR_RMA_SYNC, "a wait for a counter is pending"))
-    } else if ours.engine.has_operations() {
-        Some(Fault::new(MPI_ERR_RMA_SYNC, "operations of this process are not complete"))
-    } else {
-        None
-    };
-    let mut objected = false;
-    let mut bases = None;
-    for step in [CounterStep::Want, CounterStep::Create, CounterStep::Map] {
-        if fault.is_none() {
-            if let Err(reason) = guard[id].port.make_counters(step, wanted) {
-                log::warn!("MPIX_Win_set_num_notify: {reason}");
-                fault = Some(Fault::new(MPI_ERR_NO_MEM, "out of memory for notification counters"));
-            } else if step == CounterStep::Map {
-                guard[id].forget_counters();
-                bases = Some(guard[id].engine.begin_counters());
-            }
-        }
-        (guard, objected) = any_objection(guard, id, fault.is_some());
-        if objected {
-            break;
-        }
-    }
-    let ours = &mut guard[id];
-    ours.forget_counters(); // other threads may have opened a fast path during the waits
-    ours.port.counters_made(!objected);
-    if let Some(bases) = bases.filter(|_| objected) {
-        ours.engine.resume_counters(bases);
-    }
-    if objected && ours.port.is_broken() {
-        fault.get_or_insert_with(|| broken(ours));
-    }
-    drop(guard);
-    match fault {
-        Some(fault) => Err(fault),
-        None if objected => {
-            Err(Fault::new(MPI_ERR_ARG, "another process of the window cannot set its counters"))
-        }
-        None => Ok(()),
-    }
-}
-
 window_calls! { win;
     /// Collective: sets the number of counters of this process to `num`. All counters start at 0.
     MPIX_Win_set_num_notify(win: MPI_Win, info: MPI_Info, num: c_int),
         |guard| {
             let _ = info;
-            set_number(guard, num)
+            let id = guard.windows.called_id();
+            set_number(guard, id, num)
         };
     /// Returns the number of counters of a process.
     MPIX_Win_get_num_notify(win: MPI_Win, rank: c_int; num: c_int),

@@ -12,6 +12,7 @@
 #[cfg(mpi_host = "openmpi")]
 use std::ffi::c_char;
 use std::ffi::{CStr, CString, c_int};
+use std::num::NonZeroU32;
 
 use crate::engine::ReorderFlags;
 use crate::mpi::abi::error::Fault;
@@ -73,6 +74,13 @@ static MAX_COUNTERS: Key = Key {
               negative",
 };
 
+/// The counter that each operation raises at its target.
+static NOTIFY_PUTS: Key = Key {
+    name: c"mpix_rma_notify_puts",
+    invalid: "info key mpix_rma_notify_puts takes the number of a counter, an int from 0 on that is \
+              below the largest one",
+};
+
 /// Whose thread runs continuations.
 static CONTINUE_THREAD: Key = Key {
     name: c"mpi_continue_thread",
@@ -121,6 +129,8 @@ pub(crate) struct InfoKeys {
     pub(crate) flags: ReorderFlags,
     /// `mpi_assert_max_num_notify`; fixed when the window is made.
     pub(crate) max_counters: Option<u32>,
+    /// `mpix_rma_notify_puts`, plus 1; fixed when the window is made.
+    pub(crate) puts_counter: Option<NonZeroU32>,
     pub(crate) standard: StandardKeys,
 }
 
@@ -145,9 +155,12 @@ impl InfoKeys {
             flags: self.flags,
             max_counters: self.max_counters.unwrap_or(0),
             fast_path: self.fast_path.unwrap_or(true),
+            puts_counter: self.puts_counter,
             ..Hints::default()
         };
-        hints.alignment = self.standard.alignment.unwrap_or(hints.alignment);
+        if let Some(alignment) = self.standard.alignment {
+            hints.log_alignment = alignment.trailing_zeros() as u8;
+        }
         hints.single = self.standard.single.unwrap_or(hints.single);
         self.standard.change(&mut hints);
         hints
@@ -175,14 +188,23 @@ pub(crate) fn keys(info: MPI_Info) -> Result<InfoKeys, Fault> {
     if info == MPI_INFO_NULL {
         return Ok(InfoKeys::default());
     }
-    Ok(InfoKeys {
+    let keys = InfoKeys {
         serve: value(info, &SERVE, parse)?,
         reach: value(info, &TRANSPORT, parse_reach)?,
         fast_path: value(info, &FAST_PATH, parse)?,
         max_counters: value(info, &MAX_COUNTERS, parse_counters)?,
+        puts_counter: value(info, &NOTIFY_PUTS, parse_counter)?,
         flags: read_flags(info)?,
         standard: standard_keys(info)?,
-    })
+    };
+    let most = keys.max_counters.filter(|most| *most != 0);
+    if most.zip(keys.puts_counter).is_some_and(|(most, number)| number.get() > most) {
+        return Err(Fault::new(
+            MPI_ERR_INFO_VALUE,
+            "info key mpix_rma_notify_puts names a counter beyond mpi_assert_max_num_notify",
+        ));
+    }
+    Ok(keys)
 }
 
 /// Reads the key of `MPIX_Continue_init`: whether any thread may run continuations.
@@ -273,7 +295,9 @@ pub(crate) fn write(info: MPI_Info, hints: &Hints, alignment: u64, progress: &CS
         (MAX_COUNTERS.name, &max_counters),
     ];
     let flags = FLAGS.iter().zip(flags).map(|(flag, on)| (stored_spelling(flag).name, word(on)));
-    for (key, value) in standard.into_iter().chain(flags) {
+    let counter = hints.puts_counter.map(|number| decimal(u64::from(number.get() - 1)));
+    let counter = counter.as_deref().map(|index| (NOTIFY_PUTS.name, index));
+    for (key, value) in standard.into_iter().chain(flags).chain(counter) {
         let status = host_calls::info_set(info, key, value);
         if status != MPI_SUCCESS {
             return status;
@@ -292,8 +316,9 @@ fn stored_spelling(flag: &'static [Key; 4]) -> &'static Key {
     if is_storable(flag[0].name) { &flag[0] } else { &flag[SHORT] }
 }
 
-/// An info object without the standard's keys, for the host's window behind a handle of ours. That
-/// window needs none of them, and with some of them the host refuses to make it.
+/// An info object without the standard's keys and `mpix_rma_notify_puts`, for the host's window
+/// behind a handle of ours. That window needs none of them, and with some of them the host refuses
+/// to make it.
 pub(crate) struct ForHost {
     info: MPI_Info,
     /// `info` is a copy of the application's, which this frees.
@@ -307,9 +332,11 @@ impl ForHost {
         if info == MPI_INFO_NULL {
             return ours;
         }
-        for key in
-            [NO_LOCKS, ORDERING, OPS, SAME_SIZE, SAME_DISP_UNIT, NONCONTIG, GRANULARITY, ALIGNMENT]
-        {
+        let standard =
+            [NO_LOCKS, ORDERING, OPS, SAME_SIZE, SAME_DISP_UNIT, NONCONTIG, GRANULARITY, ALIGNMENT];
+        // The host would return the last of these from `MPI_Win_get_info` even if it is not in
+        // force.
+        for key in standard.into_iter().chain([NOTIFY_PUTS.name]) {
             let found = matches!(text(info, key), Ok(Some(_)));
             if found && !ours.made {
                 ours.made = host_calls::info_dup(info, &mut ours.info) == MPI_SUCCESS;
@@ -449,6 +476,13 @@ fn parse_counters(text: &[u8]) -> Option<u32> {
     u32::try_from(number).ok()
 }
 
+/// The number of a counter, plus 1: the number of counters that there must be, which is an int.
+fn parse_counter(text: &[u8]) -> Option<NonZeroU32> {
+    let number = parse_counters(text)? + 1;
+    c_int::try_from(number).ok()?;
+    NonZeroU32::new(number)
+}
+
 /// The key under which the host stores `key`: the short spelling if `key` is a reorder flag that is
 /// too long for the host.
 ///
@@ -539,5 +573,8 @@ mod tests {
         assert_eq!(parse_counters(b"-1"), None);
         assert_eq!(parse_counters(b"3000000000"), None);
         assert_eq!(parse_counters(b"many"), None);
+        assert_eq!(parse_counter(b"0"), NonZeroU32::new(1));
+        assert_eq!(parse_counter(b"2147483646"), NonZeroU32::new(c_int::MAX as u32));
+        assert_eq!(parse_counter(b"2147483647"), None);
     }
 }

@@ -216,13 +216,29 @@ impl Registry {
         Some(found)
     }
 
+    /// As [`direct`](Self::direct), in a window whose operations all raise a counter at their
+    /// targets [NA-6]. Returns the counter too.
+    pub(crate) fn counted(
+        &mut self,
+        handle: HostHandle,
+        target: Rank,
+    ) -> Option<(&mut Window, MappedTarget, u32)> {
+        if self.calls % CALLS_PER_SWEEP == CALLS_PER_SWEEP - 1 {
+            return None;
+        }
+        let window = self.windows.last(handle.0)?;
+        let (memory, counter) = window.counted_target(target)?;
+        self.calls += 1;
+        Some((window, memory, counter))
+    }
+
     /// As [`direct`](Self::direct), for a target whose memory this process has not mapped: the
     /// window, if the transport may complete an operation to `target` now.
     pub(crate) fn unmapped(&mut self, handle: HostHandle, target: Rank) -> Option<&mut Window> {
         if self.calls % CALLS_PER_SWEEP == CALLS_PER_SWEEP - 1 {
             return None;
         }
-        let window = self.windows.last(handle.0).filter(|window| window.hints.fast_path)?;
+        let window = self.windows.last(handle.0).filter(|window| window.only_copies)?;
         if !window.engine.finds_direct_route(target) {
             return None;
         }

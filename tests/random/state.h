@@ -119,6 +119,8 @@ static void open_window(const Line *line)
     for (int i = 0; i < 4; i++)
         if (line->words[4][i] == 't')
             MPI(MPI_Info_set(info, keys[i], "true"));
+    if (integer(line, 6) >= 0)
+        MPI(MPI_Info_set(info, "mpix_rma_notify_puts", line->words[6]));
     if (room.kind == CREATE || room.kind == DYNAMIC)
         room.base = resized(NULL, room.bytes, 1);
     switch (room.kind) {

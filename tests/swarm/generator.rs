@@ -187,6 +187,7 @@ impl Generator {
                 _ => ReorderFlags::default(),
             })
             .collect();
+        let counted = (0..windows).map(|_| features.notifications && rng.u8(0..4) == 0).collect();
         let calls = vec![Vec::new(); ranks as usize];
         let mut generator = Generator {
             rng,
@@ -206,6 +207,7 @@ impl Generator {
             program: Program {
                 ranks,
                 windows: Vec::new(),
+                counted,
                 calls,
                 plans: Vec::new(),
                 sides: Vec::new(),

@@ -16,8 +16,10 @@ use super::shapes::words_of;
 const SHARED: u32 = 0;
 /// All ranks raise this counter. Its rank resets it.
 const TAKEN: u32 = 1;
+/// All operations on a counted window raise this counter, unless they name another notification.
+pub const PUTS: u32 = 2;
 /// Counters from here on are raised once each.
-const OWN: u32 = 2;
+const OWN: u32 = 3;
 
 /// The counters of a rank, according to the calls so far.
 pub struct Counts {
@@ -55,6 +57,16 @@ impl Generator {
         let notification = Some(notification);
         let id = self.plan(Plan { window: open.window, notification, target, len: 0, ..NO_OP });
         self.call(open.me, Call::Op(id));
+    }
+
+    /// An operation with the notification that its window adds, if it names none itself.
+    pub fn counted(&mut self, plan: Plan) -> Plan {
+        if plan.notification.is_some() || !self.program.counted[plan.window as usize] {
+            return plan;
+        }
+        self.cells(plan.window, plan.target).counts.raised[PUTS as usize] += 1;
+        self.count("operation on a counted window");
+        Plan { notification: Some(Notification::counter(PUTS)), ..plan }
     }
 
     fn notify(&mut self, open: &Open, target: Rank, counter: u32) {
@@ -115,7 +127,11 @@ impl Generator {
         };
         let (disp, value) = (self.alloc(window, target, len), self.value());
         let content = Content { window, rank: target, disp, len, value };
-        let notification = Some(told).filter(|_| !self.one_in(3));
+        // Only put and get have tagged forms: other calls, which the tag follows, count themselves.
+        let counts = self.program.counted[window as usize]
+            && matches!(told.kind(), NotificationKind::Tag(_))
+            && !matches!(kind, OpKind::Put | OpKind::Get);
+        let notification = Some(told).filter(|_| !self.one_in(3) && !counts);
         let plan = Plan { kind, target, disp, len, notification, ..NO_OP };
         match kind {
             OpKind::Get => {
@@ -163,8 +179,8 @@ impl Generator {
         }
         let window = self.rng.u32(0..self.windows);
         let counts = &self.cells[window as usize][me as usize].counts;
-        let (shared, taken, own) =
-            (counts.raised[0], counts.raised[1], counts.raised.len() as u32 - OWN);
+        let [shared, taken, puts] = [SHARED, TAKEN, PUTS].map(|at| counts.raised[at as usize]);
+        let own = counts.raised.len() as u32 - OWN;
         match self.rng.u8(0..6) {
             0 if shared > 0 => {
                 self.count("threshold");
@@ -180,6 +196,11 @@ impl Generator {
                 self.count("reset");
                 let until = if self.rng.bool() { taken } else { 0 };
                 self.call(me, Call::TakeLoop { window, counter: TAKEN, until });
+            }
+            3 if puts > 0 => {
+                self.count("threshold of operations");
+                let (expected, blocks) = (self.rng.u64(0..=puts), self.blocks());
+                self.await_counters(window, me, PUTS, 1, expected, blocks);
             }
             _ => self.hear(window, me),
         }

@@ -56,7 +56,7 @@ pub const NO_OP: Plan = Plan {
 impl Generator {
     /// One operation, sometimes in its R-form.
     pub fn issue(&mut self, open: &mut Open, plan: Plan) -> OpId {
-        let plan = Plan { window: open.window, ..plan };
+        let plan = self.counted(Plan { window: open.window, ..plan });
         let id = self.plan(plan);
         open.ops.push((plan.target, id));
         if !(open.passive && self.features.requests && self.one_in(3)) {

@@ -123,6 +123,9 @@ pub enum Group {
 pub struct Program {
     pub ranks: u32,
     pub windows: Vec<WindowSpec>,
+    /// Windows whose operations all raise the counter [`PUTS`](super::notifications::PUTS), unless
+    /// they name another notification [NA-6].
+    pub counted: Vec<bool>,
     pub calls: Vec<Vec<Call>>,
     pub plans: Vec<Plan>,
     pub sides: Vec<Rc<Sides>>,

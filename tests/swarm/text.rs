@@ -4,7 +4,7 @@
 //! | line | meaning |
 //! |---|---|
 //! | `program SEED RANKS` | begins a program; `done` ends it |
-//! | `window KIND UNIT FAST FLAGS BYTES` | a window; displacement unit, fast path on or off, reorder flags (`tfft`) |
+//! | `window KIND UNIT FAST FLAGS BYTES COUNTER` | a window; displacement unit, fast path on or off, reorder flags (`tfft`), and the counter that its operations raise, or -1 |
 //! | `counters WINDOW RANK NUMBER` | notification counters of a rank |
 //! | `begin WINDOW RANK DISP LEN VALUE` | initial memory: the bytes of a value (`bytes_of`) |
 //! | `type CONSTRUCTOR ...` | a datatype, which may use earlier ones by number; `side` counts items of it |
@@ -34,6 +34,7 @@ use mpix_rma::transport::datatype::element::reduction;
 use mpix_rma::transport::sim::NS;
 
 use super::checks::tags::{Prediction, predict};
+use super::notifications::PUTS;
 use super::program::*;
 use super::wrong::Epochs;
 
@@ -152,7 +153,7 @@ pub fn text_of(seed: u64, program: &Program) -> String {
 
 impl Writer<'_> {
     fn windows(&mut self) {
-        for spec in &self.program.windows {
+        for (spec, counted) in self.program.windows.iter().zip(&self.program.counted) {
             let kind = KINDS[self.rng.usize(0..KINDS.len())];
             self.dynamic.push(kind == "dynamic");
             let unit = if kind == "dynamic" || self.rng.bool() { 1 } else { WORD };
@@ -172,7 +173,9 @@ impl Writer<'_> {
             .map(|on| if on { 't' } else { 'f' })
             .iter()
             .collect();
-            line!(self, "window {kind} {unit} {} {flags} {}", u8::from(fast), spec.bytes);
+            let (fast, bytes) = (u8::from(fast), spec.bytes);
+            let counter = if *counted { i64::from(PUTS) } else { -1 };
+            line!(self, "window {kind} {unit} {fast} {flags} {bytes} {counter}");
         }
         let mut counters: BTreeMap<(u32, Rank), u32> = BTreeMap::new();
         for count in &self.program.counts {
@@ -256,7 +259,8 @@ impl Writer<'_> {
                 Source::OneMoreThan(get) => ("one_more_than", get as u64),
             };
             let (notify, number) = match plan.notification.map(Notification::kind) {
-                None => ("none", 0),
+                // The window adds it.
+                None | Some(NotificationKind::Counter(PUTS)) => ("none", 0),
                 Some(NotificationKind::Counter(number)) => ("counter", number),
                 Some(NotificationKind::Tag(number)) => ("tag", number),
             };

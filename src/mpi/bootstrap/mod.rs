@@ -56,6 +56,7 @@ pub(crate) fn contribution(
     let class = fault.map_or(0, |fault| fault.class);
     let reach = keys.reach.unwrap_or(settings.reach());
     Contribution::new(class, serves, reach, progress::oversubscribed())
+        .with_counter(keys.puts_counter)
 }
 
 /// Whether the settings and info keys of this process ask this library to serve the window.

@@ -11,7 +11,7 @@ use crate::mpi::abi::sys::*;
 use crate::mpi::rma::args::{self, Buffer, Target};
 use crate::mpi::rma::call::{Checked, Done, admit, deliver, window_calls};
 use crate::mpi::rma::fast_path;
-use crate::mpi::rma::notify::{notified, unnotified, with_counter, with_tag};
+use crate::mpi::rma::notify::{by_window, notified, with_counter, with_tag};
 use crate::runtime::progress::sweep_between_calls;
 use crate::runtime::{Guard, Scope, Window, with_port};
 
@@ -199,53 +199,53 @@ macro_rules! get_accumulates {
 }
 
 transfers! { Put(*const c_void), c_int;
-    MPI_Put => PMPI_Put, communicate, unnotified, unless transfer();
-    MPI_Rput => PMPI_Rput, communicate_request(request), unnotified;
+    MPI_Put => PMPI_Put, communicate, by_window, unless transfer();
+    MPI_Rput => PMPI_Rput, communicate_request(request), by_window;
     MPIX_Put_notify, communicate, with_counter(notification_idx), unless notified(notification_idx);
     MPIX_Rput_notify, communicate_request(request), with_counter(notification_idx);
     MPIX_Put_tagged, communicate, with_tag(tag), unless tagged(tag);
     MPIX_Rput_tagged, communicate_request(request), with_tag(tag);
 }
 transfers! { Get(*mut c_void), c_int;
-    MPI_Get => PMPI_Get, communicate, unnotified, unless transfer();
-    MPI_Rget => PMPI_Rget, communicate_request(request), unnotified;
+    MPI_Get => PMPI_Get, communicate, by_window, unless transfer();
+    MPI_Rget => PMPI_Rget, communicate_request(request), by_window;
     MPIX_Get_notify, communicate, with_counter(notification_idx), unless notified(notification_idx);
     MPIX_Rget_notify, communicate_request(request), with_counter(notification_idx);
     MPIX_Get_tagged, communicate, with_tag(tag), unless tagged(tag);
     MPIX_Rget_tagged, communicate_request(request), with_tag(tag);
 }
 accumulates! { c_int;
-    MPI_Accumulate => PMPI_Accumulate, communicate, unnotified;
-    MPI_Raccumulate => PMPI_Raccumulate, communicate_request(request), unnotified;
+    MPI_Accumulate => PMPI_Accumulate, communicate, by_window;
+    MPI_Raccumulate => PMPI_Raccumulate, communicate_request(request), by_window;
     MPIX_Accumulate_notify, communicate, with_counter(notification_idx);
     MPIX_Raccumulate_notify, communicate_request(request), with_counter(notification_idx);
 }
 get_accumulates! { c_int;
-    MPI_Get_accumulate => PMPI_Get_accumulate, communicate, unnotified;
-    MPI_Rget_accumulate => PMPI_Rget_accumulate, communicate_request(request), unnotified;
+    MPI_Get_accumulate => PMPI_Get_accumulate, communicate, by_window;
+    MPI_Rget_accumulate => PMPI_Rget_accumulate, communicate_request(request), by_window;
     MPIX_Get_accumulate_notify, communicate, with_counter(notification_idx);
     MPIX_Rget_accumulate_notify, communicate_request(request), with_counter(notification_idx);
 }
 
 #[cfg(mpi_large_count)]
 transfers! { Put(*const c_void), MPI_Count;
-    MPI_Put_c => PMPI_Put_c, communicate, unnotified, unless transfer();
-    MPI_Rput_c => PMPI_Rput_c, communicate_request(request), unnotified;
+    MPI_Put_c => PMPI_Put_c, communicate, by_window, unless transfer();
+    MPI_Rput_c => PMPI_Rput_c, communicate_request(request), by_window;
 }
 #[cfg(mpi_large_count)]
 transfers! { Get(*mut c_void), MPI_Count;
-    MPI_Get_c => PMPI_Get_c, communicate, unnotified, unless transfer();
-    MPI_Rget_c => PMPI_Rget_c, communicate_request(request), unnotified;
+    MPI_Get_c => PMPI_Get_c, communicate, by_window, unless transfer();
+    MPI_Rget_c => PMPI_Rget_c, communicate_request(request), by_window;
 }
 #[cfg(mpi_large_count)]
 accumulates! { MPI_Count;
-    MPI_Accumulate_c => PMPI_Accumulate_c, communicate, unnotified;
-    MPI_Raccumulate_c => PMPI_Raccumulate_c, communicate_request(request), unnotified;
+    MPI_Accumulate_c => PMPI_Accumulate_c, communicate, by_window;
+    MPI_Raccumulate_c => PMPI_Raccumulate_c, communicate_request(request), by_window;
 }
 #[cfg(mpi_large_count)]
 get_accumulates! { MPI_Count;
-    MPI_Get_accumulate_c => PMPI_Get_accumulate_c, communicate, unnotified;
-    MPI_Rget_accumulate_c => PMPI_Rget_accumulate_c, communicate_request(request), unnotified;
+    MPI_Get_accumulate_c => PMPI_Get_accumulate_c, communicate, by_window;
+    MPI_Rget_accumulate_c => PMPI_Rget_accumulate_c, communicate_request(request), by_window;
 }
 
 transfers! { Put(*const c_void), MPI_Count;
@@ -321,14 +321,14 @@ macro_rules! on_one_element {
     };
 }
 
-on_one_element! { communicate, unnotified;
+on_one_element! { communicate, by_window;
     MPI_Fetch_and_op => PMPI_Fetch_and_op, unless fetch_and_op;
     MPI_Compare_and_swap => PMPI_Compare_and_swap, unless compare_and_swap
 }
 on_one_element! { communicate, with_counter(notification_idx);
     MPIX_Fetch_and_op_notify; MPIX_Compare_and_swap_notify
 }
-on_one_element! { communicate_passively(request), unnotified;
+on_one_element! { communicate_passively(request), by_window;
     MPIX_Rfetch_and_op; MPIX_Rcompare_and_swap
 }
 

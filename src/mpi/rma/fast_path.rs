@@ -45,7 +45,7 @@ pub(crate) unsafe fn transfer(
         let disp = u64::try_from(target.disp).ok()?;
         let copy = PlainCopy { kind, rank, local, disp, len };
         // SAFETY: the origin's buffer is the application's for `len` bytes.
-        return unsafe { copy_by_kernel(guard, handle, &copy) };
+        return unsafe { copy_otherwise(guard, handle, &copy) };
     };
     let there = reach(origin.address, target.disp, memory, len)?;
     // SAFETY: `reach` has checked that `len` bytes lie in memory that the port has mapped; the
@@ -54,12 +54,17 @@ pub(crate) unsafe fn transfer(
     Some(MPI_SUCCESS)
 }
 
-/// The rest of [`transfer`], if the target's memory is not mapped.
+/// The rest of [`transfer`], if the window's operations raise a counter, or the target's memory is
+/// not mapped.
 ///
 /// # Safety
 /// The buffer in this process is valid for the operation.
 #[inline(never)]
-unsafe fn copy_by_kernel(mut guard: Guard, handle: HostHandle, copy: &PlainCopy) -> Option<c_int> {
+unsafe fn copy_otherwise(mut guard: Guard, handle: HostHandle, copy: &PlainCopy) -> Option<c_int> {
+    if guard.windows.called_before(handle)?.hints.puts_counter.is_some() {
+        // SAFETY: the buffer is valid for the operation (contract of this function).
+        return unsafe { counted(guard, handle, copy) };
+    }
     if copy.len < BY_KERNEL_MIN || copy.local.is_null() {
         return None;
     }
@@ -124,6 +129,29 @@ pub(crate) unsafe fn notified(
     // SAFETY: the window forgets the counter when its counters are replaced, and this thread holds
     // the guard.
     unsafe { counter.raise(len, std::mem::take(&mut ours.answers)) };
+    Some(MPI_SUCCESS)
+}
+
+/// As [`notified`], in a window whose operations all raise a counter [NA-6].
+///
+/// # Safety
+/// The buffer in this process is valid for the operation.
+unsafe fn counted(mut guard: Guard, handle: HostHandle, copy: &PlainCopy) -> Option<c_int> {
+    let PlainCopy { kind, rank, local, disp, len } = *copy;
+    let (ours, memory, index) = guard.windows.counted(handle, rank)?;
+    let local: *const c_void = local.cast();
+    let there = reach(local, MPI_Aint::try_from(disp).ok()?, memory, len)?;
+    let Some(counter) = ours.last_counter(rank, index) else {
+        // SAFETY: `reach` has checked that `len` bytes lie in memory that the port has mapped; the
+        // buffer is valid for as many (contract of this function).
+        return unsafe { notified_first(ours, kind, (rank, len), (local, there), index) };
+    };
+    // SAFETY: as above. The window forgets the counter when its counters are replaced, and this
+    // thread holds the guard.
+    unsafe {
+        move_bytes(kind, local, there, len);
+        counter.raise(len, std::mem::take(&mut ours.answers));
+    }
     Some(MPI_SUCCESS)
 }
 

@@ -2,6 +2,7 @@
 //! delivers a tag to it.
 
 use std::ffi::c_int;
+use std::num::NonZeroU32;
 
 use crate::engine::{Notification, Op};
 use crate::mpi::abi::error::Fault;
@@ -13,10 +14,20 @@ use crate::runtime::Window;
 /// A target and what it is notified of, if anything.
 type TargetNotification = Option<(u32, Notification)>;
 
-/// The notification of a call that has none.
+/// The notification of a call that names none: that of all operations on the window, if it has the
+/// info key `mpix_rma_notify_puts` [NA-6].
 #[inline(always)]
-pub(crate) fn unnotified(_: &Window, _: c_int) -> Checked<TargetNotification> {
-    Ok(None)
+pub(crate) fn by_window(window: &Window, target: c_int) -> Checked<TargetNotification> {
+    match window.hints.puts_counter {
+        None => Ok(None),
+        Some(number) => counted(window, target, number),
+    }
+}
+
+#[inline(never)]
+fn counted(window: &Window, target: c_int, number: NonZeroU32) -> Checked<TargetNotification> {
+    let rank = args::rank(window, target, args::BEYOND)?;
+    Ok(rank.map(|rank| (rank, Notification::counter(number.get() - 1))))
 }
 
 /// The notification of a call that raises a counter.

@@ -5,6 +5,7 @@
 //! | `constructors` | the constructors that programs call |
 //! | `memory` | `MPI_Win_shared_query`, and memory that is attached to dynamic windows |
 //! | `handle` | the host's window behind the handle of one of ours, and its group |
+//! | `counters` | how many notification counters each process has |
 //! | `attributes`, `hints` | the attributes and info keys of a window |
 //! | `fortran` | the attributes, for Fortran |
 //! | `free` | `MPI_Win_free` |
@@ -38,6 +39,7 @@ use handle::HostWindow;
 
 mod attributes;
 mod constructors;
+mod counters;
 mod fortran;
 mod free;
 mod handle;
@@ -45,7 +47,7 @@ mod hints;
 mod memory;
 
 pub(crate) use attributes::{MPI_Win_get_attr, NOTIFICATION_VALUE_UB, is_ours};
-pub(crate) use free::any_objection;
+pub(crate) use counters::set_number;
 
 /// The arguments of a constructor.
 struct Wanted {
@@ -74,7 +76,7 @@ impl Wanted {
 
     /// The memory that this process contributes, for the transport.
     fn memory(&self, hints: &Hints) -> Memory {
-        let (size, align) = (self.size as u64, hints.alignment);
+        let (size, align) = (self.size as u64, 1 << hints.log_alignment);
         if self.flavor == MPI_WIN_FLAVOR_CREATE {
             Memory::Create { base: Addr(self.base as usize), size }
         } else if self.flavor == MPI_WIN_FLAVOR_DYNAMIC {
@@ -114,6 +116,10 @@ impl Wanted {
                 );
                 Made::Host
             }
+            NotMade::CountersDiffer => self.fail(Fault::new(
+                MPI_ERR_INFO_VALUE,
+                "info key mpix_rma_notify_puts differs between processes",
+            )),
             // Not left to the host: both hosts end the job if they cannot allocate the memory.
             NotMade::Unsuitable(reason) if reason.lacks_memory() && self.allocates() => {
                 log::warn!("{}: {reason}", self.call);
@@ -232,12 +238,21 @@ fn create(wanted: &Wanted) -> Made {
         hints,
     ));
     let mut guard = enter();
-    guard.windows.insert_ours(window);
+    let id = guard.windows.insert_ours(window);
     note_live(&guard);
     // With the guard held, so that another thread that frees the last window cannot turn the hook
     // off afterwards.
     hook::turn_on();
-    Made::Ours(handle, base)
+    let Some(number) = hints.puts_counter else { return Made::Ours(handle, base) };
+    match counters::set_number(guard, id, number.get() as c_int) {
+        Ok(()) => Made::Ours(handle, base),
+        Err(fault) => {
+            let mut handle = handle;
+            // SAFETY: the window was made just now. It failed in all processes, and all free it.
+            unsafe { free::MPI_Win_free(&raw mut handle) };
+            wanted.fail(fault)
+        }
+    }
 }
 
 /// The communicator of this process alone. `None`: the host cannot make one, and windows are left

@@ -6,10 +6,11 @@
 //! the rest of the set-up.
 
 use std::ffi::c_int;
+use std::num::NonZeroU32;
 
 use crate::runtime::config::Reach;
 
-const NUMBERS: usize = 6;
+const NUMBERS: usize = 8;
 /// Bytes of a contribution.
 pub(crate) const CONTRIBUTION: usize = NUMBERS * size_of::<c_int>();
 
@@ -37,13 +38,16 @@ pub(crate) struct Agreement {
     pub(crate) reach: Reach,
     /// How to wait during the rest of the set-up.
     pub(crate) waiting: Waiting,
+    /// The counter that operations raise differs between processes.
+    pub(crate) counters_differ: bool,
 }
 
 impl Agreement {
     /// Whether a window of `size` processes tries shared memory. A process that is alone always
     /// does, since it has no peer to reach by messages.
     pub(crate) fn tries_memory(&self, size: u32) -> bool {
-        self.class == 0 && self.ours && (!self.reach.is_far() || size == 1)
+        let agreed = self.class == 0 && self.ours && !self.counters_differ;
+        agreed && (!self.reach.is_far() || size == 1)
     }
 }
 
@@ -53,7 +57,15 @@ impl Contribution {
     pub(crate) fn new(class: c_int, ours: bool, reach: Reach, oversubscribed: bool) -> Self {
         // Processes that were started separately may have different settings.
         let reach = reach as c_int;
-        Self([class, (!ours).into(), ours.into(), reach, -reach, oversubscribed.into()])
+        Self([class, (!ours).into(), ours.into(), reach, -reach, oversubscribed.into(), 0, 0])
+    }
+
+    /// Adds the counter that operations raise at their targets, plus 1.
+    pub(crate) fn with_counter(mut self, counter: Option<NonZeroU32>) -> Self {
+        // The number of counters is an int.
+        let number = counter.map_or(0, NonZeroU32::get) as c_int;
+        (self.0[6], self.0[7]) = (number, -number);
+        self
     }
 
     pub(crate) fn encode(self) -> [u8; CONTRIBUTION] {
@@ -74,7 +86,7 @@ impl Contribution {
     /// What all agree on, if these are the maximums over all processes. `receives_while_waiting`:
     /// this library handles messages while a process waits in the host.
     pub(crate) fn agreement(self, receives_while_waiting: bool) -> Agreement {
-        let [class, refused, _, highest, lowest, oversubscribed] = self.0;
+        let [class, refused, _, highest, lowest, oversubscribed, counter, other_counter] = self.0;
         let reach = if highest == -lowest { Reach::of(highest.into()) } else { Reach::Auto };
         // Ignore the request for messages or RDMA if waiting in the host could deadlock.
         let reach = if receives_while_waiting || !reach.is_far() { reach } else { Reach::Auto };
@@ -82,7 +94,8 @@ impl Contribution {
         // host's blocking calls then take half the time of nonblocking ones, unless the host spins
         // on a core that another process needs [PR-4].
         let waiting = if oversubscribed == 0 { Waiting::Blocking } else { Waiting::Driving };
-        Agreement { class, ours: refused == 0, reach, waiting }
+        let counters_differ = counter != -other_counter;
+        Agreement { class, ours: refused == 0, reach, waiting, counters_differ }
     }
 
     /// Warns of values that differ between processes.
@@ -118,7 +131,8 @@ mod tests {
         for reach in [Reach::Auto, Reach::Shm, Reach::HostMpi, Reach::Verbs] {
             let agreement = agreed(&[Contribution::new(0, true, reach, false); 3]);
             let waiting = Waiting::Blocking;
-            let expected = Agreement { class: 0, ours: true, reach, waiting };
+            let expected =
+                Agreement { class: 0, ours: true, reach, waiting, counters_differ: false };
             assert_eq!(agreement, expected);
             assert_eq!(agreement.tries_memory(3), !reach.is_far());
             assert!(agreement.tries_memory(1), "alone");
@@ -142,6 +156,21 @@ mod tests {
         for [one, other] in [[Reach::Shm, Reach::HostMpi], [Reach::Verbs, Reach::Auto]] {
             assert_eq!(agreed(&[of(one), of(other)]).reach, Reach::Auto);
             assert_eq!(agreed(&[of(other), of(one)]).reach, Reach::Auto);
+        }
+    }
+
+    #[test]
+    fn all_processes_name_the_same_counter() {
+        let of = |number| {
+            Contribution::new(0, true, Reach::Auto, false).with_counter(NonZeroU32::new(number))
+        };
+        let same = agreed(&[of(3), of(3)]);
+        assert!(!same.counters_differ && same.tries_memory(2));
+        for other in [0, 1, 4, c_int::MAX as u32] {
+            for each in [[of(3), of(other)], [of(other), of(3)]] {
+                let agreement = agreed(&each);
+                assert!(agreement.counters_differ && !agreement.tries_memory(2), "{other}");
+            }
         }
     }
 

@@ -74,6 +74,8 @@ pub(crate) enum NotMade {
     Invalid(c_int),
     /// Some process wants to leave the window to the host.
     LeftToHost,
+    /// The processes name different counters for operations to raise.
+    CountersDiffer,
     /// The window is left to the host for this reason.
     Unsuitable(SetupError),
     /// A call of the host failed in this process.
@@ -234,6 +236,9 @@ impl Setup {
         if !agreement.ours {
             return Action::Fail(NotMade::LeftToHost);
         }
+        if agreement.counters_differ {
+            return Action::Fail(NotMade::CountersDiffer);
+        }
         let must_share = agreement.reach == Reach::Shm || self.size == 1 || self.must_share;
         self.reach = match reason {
             SetupError::Unwanted => agreement.reach,
@@ -279,6 +284,8 @@ impl Setup {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use super::*;
 
     /// The inputs of all processes of a simulated window.
@@ -304,7 +311,9 @@ mod tests {
                     let class = if one_in(&mut rng, 20) { 7 } else { 0 };
                     let ours = !one_in(&mut rng, 20);
                     let reach = if one_in(&mut rng, 20) { Reach::Auto } else { common };
-                    let contribution = Contribution::new(class, ours, reach, one_in(&mut rng, 3));
+                    let counter = NonZeroU32::new(u32::from(one_in(&mut rng, 30)));
+                    let contribution = Contribution::new(class, ours, reach, one_in(&mut rng, 3))
+                        .with_counter(counter);
                     let unknown = one_in(&mut rng, 8);
                     let node = if unknown { [0; 3] } else { [rng.u64(0..nodes) + 1, 2, 3] };
                     let capability = one_in(&mut rng, 3).then(|| rng.u8(0..3));

@@ -1,5 +1,7 @@
 //! The attributes and info hints of a window.
 
+use std::num::NonZeroU32;
+
 use crate::engine;
 
 /// The attributes of a window. `MPI_Win_get_attr` returns their addresses, so they live as long as
@@ -42,8 +44,8 @@ pub(crate) struct Hints {
     /// `acc_single_intrinsic`: every accumulate has one element of a predefined datatype. Fixed
     /// when the window is made.
     pub(crate) single: bool,
-    /// `mpi_minimum_memory_alignment` in bytes, for memory that the library allocates.
-    pub(crate) alignment: u64,
+    /// Binary logarithm of `mpi_minimum_memory_alignment`, for memory that the library allocates.
+    pub(crate) log_alignment: u8,
     /// The reorder flags, which the engine has too.
     pub(crate) flags: engine::ReorderFlags,
     /// `mpix_rma_fast_path`: operations that are copies take the fast path.
@@ -51,6 +53,9 @@ pub(crate) struct Hints {
     /// `mpi_assert_max_num_notify`: the most notification counters that this process will request;
     /// 0 if it is not given.
     pub(crate) max_counters: u32,
+    /// `mpix_rma_notify_puts`: the counter that each operation raises at its target, plus 1. Equal
+    /// in all processes, and fixed when the window is made.
+    pub(crate) puts_counter: Option<NonZeroU32>,
 }
 
 impl Default for Hints {
@@ -64,10 +69,11 @@ impl Default for Hints {
             noncontig: false,
             granularity: 0,
             single: false,
-            alignment: 1,
+            log_alignment: 0,
             flags: engine::ReorderFlags::default(),
             fast_path: true,
             max_counters: 0,
+            puts_counter: None,
         }
     }
 }

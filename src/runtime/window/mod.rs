@@ -129,6 +129,8 @@ pub(crate) struct Window {
     pub(crate) group: HostHandle,
     pub(crate) attributes: Box<Attributes>,
     pub(crate) hints: Hints,
+    /// An operation that is a copy may bypass the engine: it does nothing else.
+    pub(super) only_copies: bool,
     /// Number of calls that wait in this window without holding the guard. It must not be freed
     /// meanwhile.
     pub(crate) waiting: u32,
@@ -185,8 +187,9 @@ impl Window {
     ) -> Self {
         engine.set_waits_per_sweep(WAITS_PER_SWEEP);
         let polls = port.needs_polling();
+        let only_copies = hints.fast_path && hints.puts_counter.is_none();
         let fast_path =
-            (multiple() && hints.fast_path && port.is_mapped()).then(|| fast_path::make(handle.0));
+            (multiple() && only_copies && port.is_mapped()).then(|| fast_path::make(handle.0));
         Self {
             engine,
             port,
@@ -197,6 +200,7 @@ impl Window {
             group,
             attributes: Box::new(attributes),
             hints,
+            only_copies,
             waiting: 0,
             request_waits: 0,
             warned_of_locks: false,
@@ -265,8 +269,18 @@ impl Window {
     /// The memory of `target` as mapped here, if put and get to it are copies by load and store. It
     /// does not move while the window exists.
     pub(super) fn mapped_target(&self, target: Rank) -> Option<MappedTarget> {
-        let may_copy = target < self.size && self.hints.fast_path;
+        let may_copy = target < self.size && self.only_copies;
         if may_copy { self.port.mapped_target(target) } else { None }
+    }
+
+    /// As [`mapped_target`](Self::mapped_target) in a window whose operations raise a counter, and
+    /// the counter.
+    pub(super) fn counted_target(&mut self, target: Rank) -> Option<(MappedTarget, u32)> {
+        let number = self.hints.puts_counter?;
+        if !self.hints.fast_path || !self.engine.finds_direct_route(target) {
+            return None;
+        }
+        Some((self.port.mapped_target(target)?, number.get() - 1))
     }
 
     /// As [`mapped_target`](Self::mapped_target), for operations on targets in turn.
