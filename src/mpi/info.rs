@@ -77,8 +77,8 @@ static MAX_COUNTERS: Key = Key {
 /// The counter that each operation raises at its target.
 static NOTIFY_PUTS: Key = Key {
     name: c"mpix_rma_notify_puts",
-    invalid: "info key mpix_rma_notify_puts takes the number of a counter, an int from 0 on that is \
-              below the largest one",
+    invalid: "info key mpix_rma_notify_puts takes a counter: an int that is not negative, and not \
+              the largest one",
 };
 
 /// Whose thread runs continuations.

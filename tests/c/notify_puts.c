@@ -6,6 +6,7 @@
  *                             HOW: slow, without the fast path; threads, in MPI_THREAD_MULTIPLE
  */
 #include "check.h"
+#include <sys/resource.h>
 
 enum { IDX = 3, CELLS = 1 << 15 };
 enum { SHARED = KINDS, DYNAMIC, ALL_KINDS };
@@ -261,6 +262,24 @@ static void expect_key(const char *expected)
            value);
 }
 
+/* One process cannot make the counters: all get an error and no window. */
+static void no_room(const char *key)
+{
+    struct rlimit before, now;
+    REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+    now = before;
+    now.rlim_cur = 4 << 20;
+    if (me == ranks - 1)
+        REQUIRE(setrlimit(RLIMIT_FSIZE, &now) == 0);
+    for (int turn = 0; turn < 3; turn++) {
+        REFUSED(MPI_ERR_NO_MEM, create(key, "1000000", NULL, NULL));
+        EXPECT(win == MPI_WIN_NULL, "the handle was written");
+    }
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+    MPI(create(key, "1000000", NULL, NULL));
+    MPI(MPI_Win_free(&win));
+}
+
 /* Values of the key, in one process and in all. */
 static void info(void)
 {
@@ -276,6 +295,7 @@ static void info(void)
         REFUSED(MPI_ERR_INFO_VALUE, create(me ? "mpix_rma_other" : key, "0", NULL, NULL));
         REFUSED(MPI_ERR_INFO_VALUE, create(key, me ? "5" : "x", NULL, NULL));
     }
+    no_room(key);
     MPI(create("mpix_rma_other", "0", NULL, NULL));
     expect_key(NULL);
     MPI_Info later = info_with(key, "4");

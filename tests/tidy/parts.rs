@@ -127,19 +127,7 @@ const PARTS: &[(&str, &[&str])] = &[
             "transport/shm",
         ],
     ),
-    (
-        "capi",
-        &[
-            "engine",
-            "mpi/abi",
-            "mpi/info",
-            "mpi/request",
-            "mpi/rma",
-            "mpi/window",
-            "runtime",
-            "transport/shm",
-        ],
-    ),
+    ("capi", &["engine", "mpi/abi", "mpi/info", "mpi/request", "mpi/rma", "mpi/window", "runtime"]),
 ];
 
 /// The part that `words` (a file below `src`, or a path of modules) belong to.

@@ -43,7 +43,7 @@ pub(crate) fn set_number(mut guard: Guard, id: WindowId, number: c_int) -> Done 
     for step in [CounterStep::Want, CounterStep::Create, CounterStep::Map] {
         if fault.is_none() {
             if let Err(reason) = guard[id].port.make_counters(step, wanted) {
-                log::warn!("MPIX_Win_set_num_notify: {reason}");
+                log::warn!("{wanted} notification counters cannot be made: {reason}");
                 fault = Some(Fault::new(MPI_ERR_NO_MEM, "out of memory for notification counters"));
             } else if step == CounterStep::Map {
                 guard[id].forget_counters();

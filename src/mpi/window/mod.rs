@@ -246,13 +246,18 @@ fn create(wanted: &Wanted) -> Made {
     let Some(number) = hints.puts_counter else { return Made::Ours(handle, base) };
     match counters::set_number(guard, id, number.get() as c_int) {
         Ok(()) => Made::Ours(handle, base),
-        Err(fault) => {
-            let mut handle = handle;
-            // SAFETY: the window was made just now. It failed in all processes, and all free it.
-            unsafe { free::MPI_Win_free(&raw mut handle) };
-            wanted.fail(fault)
-        }
+        Err(fault) => without_counters(wanted, handle, fault),
     }
+}
+
+/// Frees a new window whose operations raise a counter, since some process has no memory for that.
+fn without_counters(wanted: &Wanted, mut handle: MPI_Win, fault: Fault) -> Made {
+    // SAFETY: the window was made just now. It failed in all processes, and all free it.
+    unsafe { free::MPI_Win_free(&raw mut handle) };
+    // The arguments were checked: if another process has failed, it lacks memory.
+    const OTHER: &str = "out of memory for notification counters in some process";
+    let lacks_memory = fault.class == MPI_ERR_ARG;
+    wanted.fail(if lacks_memory { Fault::new(MPI_ERR_NO_MEM, OTHER) } else { fault })
 }
 
 /// The communicator of this process alone. `None`: the host cannot make one, and windows are left
