@@ -505,6 +505,29 @@ int MPIX_Rcompare_and_swap(const void *origin_addr, const void *compare_addr, vo
                            MPI_Datatype datatype, int target_rank, MPI_Aint target_disp,
                            MPI_Win win, MPI_Request *request);
 
+/* ---- Order ---------------------------------------------------------------------------------------
+ * Within an access epoch of any kind [MPI Forum, issue 135]. Operations of this process that are
+ * called later take effect in the target's memory after those that were called before, whatever
+ * their kinds: a get takes effect when it reads. Any process that sees a later one sees the earlier
+ * ones. Only operations of the same epoch to the same target are ordered; epochs order the others.
+ *
+ * Local, and waits for nothing: an operation that cannot follow at once is recorded. Nothing is
+ * completed, so no buffer may be used again.
+ *
+ *   rank      in the window's group; MPI_PROC_NULL orders nothing
+ *
+ * Cost: nothing between memory of one node and by messages; a get that follows puts may wait until
+ * these are in place. By messages, later operations wait for transfers of 16 KB and more. By RDMA, a
+ * put that follows puts is preceded by a read of 8 bytes and starts when this has returned.
+ * Errors: MPI_ERR_RMA_SYNC (no access epoch covers the target), MPI_ERR_RANK.
+ */
+
+/* MPIX_Win_order - later operations towards rank take effect after earlier ones */
+int MPIX_Win_order(int rank, MPI_Win win);
+
+/* MPIX_Win_order_all - the same towards each process, separately */
+int MPIX_Win_order_all(MPI_Win win);
+
 /* ---- Version -------------------------------------------------------------------------------- */
 
 /*
@@ -536,6 +559,8 @@ int PMPIX_Rfetch_and_op(const void *origin_addr, void *result_addr, MPI_Datatype
 int PMPIX_Rcompare_and_swap(const void *origin_addr, const void *compare_addr, void *result_addr,
                             MPI_Datatype datatype, int target_rank, MPI_Aint target_disp,
                             MPI_Win win, MPI_Request *request);
+int PMPIX_Win_order(int rank, MPI_Win win);
+int PMPIX_Win_order_all(MPI_Win win);
 int PMPIX_Get_version(int *major, int *minor, int *patch);
 
 /* Notified access */

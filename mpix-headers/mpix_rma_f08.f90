@@ -27,7 +27,8 @@ module mpix_rma_f08
     public :: MPIX_Win_ipost, MPIX_Win_istart, MPIX_Win_icomplete, MPIX_Win_iwait, &
         MPIX_Win_ifence, MPIX_Win_ilock, MPIX_Win_iunlock, MPIX_Win_ilock_all, &
         MPIX_Win_iunlock_all, MPIX_Win_iflush, MPIX_Win_iflush_local, MPIX_Win_iflush_all, &
-        MPIX_Win_iflush_local_all, MPIX_Put_notify, MPIX_Get_notify, MPIX_Accumulate_notify, &
+        MPIX_Win_iflush_local_all, MPIX_Win_order, MPIX_Win_order_all, MPIX_Put_notify, &
+        MPIX_Get_notify, MPIX_Accumulate_notify, &
         MPIX_Get_accumulate_notify, MPIX_Rput_notify, MPIX_Rget_notify, MPIX_Raccumulate_notify, &
         MPIX_Rget_accumulate_notify, MPIX_Fetch_and_op_notify, MPIX_Compare_and_swap_notify, &
         MPIX_Notify, MPIX_Win_set_num_notify, MPIX_Win_get_num_notify, MPIX_Win_get_notify_value, &
@@ -110,6 +111,16 @@ module mpix_rma_f08
             import :: c_int
             integer(c_int), intent(in) :: win
             integer(c_int), intent(inout) :: request
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_order(rank, win, ierror) bind(C, name="mpix_win_order_")
+            import :: c_int
+            integer(c_int), intent(in) :: rank, win
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_order_all(win, ierror) bind(C, name="mpix_win_order_all_")
+            import :: c_int
+            integer(c_int), intent(in) :: win
             integer(c_int), intent(out) :: ierror
         end subroutine
         subroutine c_iflush_local_all(win, request, ierror) bind(C, &
@@ -289,6 +300,25 @@ contains
         handle = int(request%MPI_VAL, c_int)
         call c_iflush_local_all(int(win%MPI_VAL, c_int), handle, code)
         request%MPI_VAL = handle
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! Has later operations to a target take effect after earlier ones; waits for nothing.
+    subroutine MPIX_Win_order(rank, win, ierror)
+        integer, intent(in) :: rank
+        type(MPI_Win), intent(in) :: win
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: code
+        call c_order(int(rank, c_int), int(win%MPI_VAL, c_int), code)
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! The same for each target, separately.
+    subroutine MPIX_Win_order_all(win, ierror)
+        type(MPI_Win), intent(in) :: win
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: code
+        call c_order_all(int(win%MPI_VAL, c_int), code)
         if (present(ierror)) ierror = code
     end subroutine
 end module mpix_rma_f08

@@ -6,6 +6,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
 
 use super::notify::*;
+use super::order::*;
 use super::tagged::*;
 use super::*;
 use crate::mpi::rma::communication::*;
@@ -250,6 +251,8 @@ fortran! {
     MPIX_Win_iflush_local "mpix_win_iflush_local" (rank: Int, win: Win, request: Request);
     MPIX_Win_iflush_all "mpix_win_iflush_all" (win: Win, request: Request);
     MPIX_Win_iflush_local_all "mpix_win_iflush_local_all" (win: Win, request: Request);
+    MPIX_Win_order "mpix_win_order" (rank: Int, win: Win);
+    MPIX_Win_order_all "mpix_win_order_all" (win: Win);
 }
 
 /// Puts (origin `Buffer`) or gets (origin `Result`) with one type of count. Their `notification` is

@@ -9,6 +9,7 @@
 mod continuation;
 mod fortran;
 mod notify;
+mod order;
 mod tagged;
 mod task;
 

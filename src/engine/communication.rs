@@ -76,7 +76,7 @@ impl Window {
     }
 
     #[inline(never)]
-    fn has_nothing_outstanding(&self, route: Route) -> bool {
+    pub(super) fn has_nothing_outstanding(&self, route: Route) -> bool {
         let Some(entry) = self.epochs.get(route.epoch) else { return false };
         route.leg == NO_LEG || entry.legs[route.leg].remote == 0
     }
@@ -109,7 +109,7 @@ impl Window {
     fn route_by(&mut self, epoch: Key, target: Rank) -> Option<Route> {
         let entry = &self.epochs[epoch];
         let (leg, direct) = match entry.legs.find(target) {
-            Some(leg) => (leg, entry.legs[leg].granted && entry.legs[leg].head == NIL),
+            Some(leg) => (leg, entry.legs[leg].posts_at_once()),
             None if entry.kind == EpochKind::Access => return None,
             None => (NO_LEG, entry.granted),
         };
@@ -137,7 +137,7 @@ impl Window {
         self.unfold();
         let epoch = self.epoch_covering(port, op.target)?;
         let route = self.route_by(epoch, op.target).ok_or(SyncError::NoAccessEpoch)?;
-        let answer = match route.direct {
+        let answer = match route.direct || self.begin_ordered(port, route) {
             true => port.post(op, self.records.next_ticket()),
             false => Posted::NoResource,
         };
@@ -218,6 +218,9 @@ impl Window {
     fn enqueue(&mut self, epoch: Key, leg: u32, record: u32) {
         self.records.set_next(record, NIL);
         let entry = &mut self.epochs[epoch].legs[leg];
+        if std::mem::take(&mut entry.ordered) {
+            self.records.set_ordered(record);
+        }
         let tail = std::mem::replace(&mut entry.tail, record);
         if entry.head == NIL {
             entry.head = record;
@@ -246,7 +249,10 @@ impl Window {
                 return;
             }
             let op = self.records.op(record);
-            let answer = port.post(&op, Ticket(record));
+            let answer = match self.records.is_ordered(record) && port.order(op.target).is_err() {
+                true => Posted::NoResource,
+                false => port.post(&op, Ticket(record)),
+            };
             if answer == Posted::NoResource {
                 if !entry.stalled {
                     entry.stalled = true;

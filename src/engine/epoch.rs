@@ -74,13 +74,24 @@ pub(super) struct Leg {
     pub(super) finished: bool,
     /// Listed in the window's `stalled`.
     pub(super) stalled: bool,
+    /// The next operation must take effect after those before, and the port does not know it yet
+    /// [OR-1].
+    pub(super) ordered: bool,
     /// Ages by [`Stage`](super::Stage) [FL-1], made by the first flush that has to wait.
     pub(super) ages: Option<Box<[Ages; 2]>>,
 }
 
+const _: () = assert!(size_of::<Leg>() == 40, "an epoch keeps a leg per target");
+
 impl Leg {
     pub(super) fn new(target: Rank, granted: bool) -> Self {
         Leg { target, head: NIL, tail: NIL, granted, ..Leg::default() }
+    }
+
+    /// Whether the next operation goes straight to the transport.
+    #[inline]
+    pub(super) fn posts_at_once(&self) -> bool {
+        self.granted && self.head == NIL && !self.ordered
     }
 }
 

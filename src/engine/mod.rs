@@ -18,6 +18,7 @@ mod lock_ops;
 mod locking;
 mod matching;
 mod notify;
+mod order;
 mod peer;
 mod port;
 mod record;

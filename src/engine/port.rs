@@ -362,6 +362,17 @@ pub trait Port: LockMemory {
     /// effect.
     fn post(&mut self, op: &Op, ticket: Ticket) -> Posted;
 
+    /// Has every operation posted to `target` from now on take effect there after all operations
+    /// that were posted to it before [OR-1]. A get takes effect when the target's memory is read.
+    /// The default is for ports whose operations take effect in the order of posting.
+    ///
+    /// # Errors
+    /// Not now. The engine then calls this again before it posts the next operation to `target`.
+    fn order(&mut self, target: Rank) -> Result<(), NoResource> {
+        let _ = target;
+        Ok(())
+    }
+
     /// Writes `value` to `word` at `peer` (release): it becomes visible after every operation to
     /// `peer` that was answered [`Posted::Complete`] or has reached [`Stage::Remote`]. `peer` may
     /// be this process.

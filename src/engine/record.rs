@@ -25,7 +25,8 @@ struct Record {
     disp: u64,
     /// Request of an R-form, packed.
     request: u64,
-    target: Rank,
+    /// The target, and the flag [`ORDERED`].
+    target: u32,
     kind: OpKind,
     element: Element,
     reduction: Reduction,
@@ -41,6 +42,8 @@ struct Record {
 const LOCAL_DONE: u8 = 0x80;
 /// Flag: the operation has a shape.
 const SHAPED: u8 = 0x40;
+/// Flag: the operation follows an order. Ranks of MPI are below it.
+const ORDERED: u32 = 1 << 31;
 const _: () = assert!(size_of::<Record>() == 64, "a recorded operation takes one cache line");
 
 /// The accounting data of an operation. `epoch` is valid only while the operation is in flight.
@@ -126,7 +129,7 @@ impl Records {
             shape,
             notification: r.notification,
             len: if cas { u64::from(extent) } else { r.len_or_compare },
-            target: r.target,
+            target: r.target & !ORDERED,
             kind: r.kind,
             element: r.element,
             reduction: r.reduction,
@@ -138,7 +141,7 @@ impl Records {
         let r = &self.records[index as usize];
         Account {
             epoch: r.next_or_epoch,
-            target: r.target,
+            target: r.target & !ORDERED,
             age_local: r.age_local,
             age_remote: r.age_remote,
             request: Requests::unpack(r.request),
@@ -148,6 +151,15 @@ impl Records {
 
     pub(super) fn set_local_done(&mut self, index: u32) {
         self.records[index as usize].extent |= LOCAL_DONE;
+    }
+
+    /// The operation must take effect after all that were posted to its target before [OR-1].
+    pub(super) fn set_ordered(&mut self, index: u32) {
+        self.records[index as usize].target |= ORDERED;
+    }
+
+    pub(super) fn is_ordered(&self, index: u32) -> bool {
+        self.records[index as usize].target & ORDERED != 0
     }
 
     /// Queues `next` behind a record.
@@ -206,6 +218,10 @@ mod tests {
         assert_eq!(format!("{:?}", records.op(index)), format!("{op:?}"));
         assert_eq!(records.account(index).request, Some(request));
         assert!(records.account(index).local_done);
+        assert!(!records.is_ordered(index));
+        records.set_ordered(index);
+        assert!(records.is_ordered(index));
+        assert_eq!((records.op(index).target, records.account(index).target), (5, 5));
         records.remove(index);
         assert_eq!(records.len(), 0);
         let shape = NonZeroU32::new(u32::MAX).map(Shaped);

@@ -12,6 +12,7 @@ use super::process::Host;
 use super::window::{HostHandle, Window};
 use crate::engine::Rank;
 use crate::engine::slab::{Key, Slab};
+use crate::transport::shm::protocol::{load_waits, order_load};
 use crate::transport::shm::{self, doorbell::slot};
 
 /// A window of this process, by number.
@@ -230,6 +231,33 @@ impl Registry {
         let (memory, counter) = window.counted_target(target)?;
         self.calls += 1;
         Some((window, memory, counter))
+    }
+
+    /// As [`direct`](Self::direct), for a get. `None` after [`order_gets`](Self::order_gets).
+    #[inline(always)]
+    pub(crate) fn direct_to_get(
+        &mut self,
+        handle: HostHandle,
+        target: Rank,
+    ) -> Option<(&mut Window, MappedTarget)> {
+        if handle.0 != self.windows.last_to_get {
+            return None;
+        }
+        self.direct(handle, target)
+    }
+
+    /// The next get must leave the fast path and call [`admit_gets`](Self::admit_gets), since
+    /// earlier operations come first [OR-1]. Other gets need not look for that.
+    #[inline(always)]
+    pub(crate) fn order_gets(&mut self) {
+        self.windows.last_to_get = NO_HANDLE;
+    }
+
+    /// Orders the loads of gets behind earlier operations, if an order asked for that.
+    #[inline(always)]
+    pub(crate) fn admit_gets(&mut self) {
+        order_load();
+        self.windows.last_to_get = self.windows.last_handle;
     }
 
     /// As [`direct`](Self::direct), for a target whose memory this process has not mapped: the
@@ -462,6 +490,8 @@ impl IndexMut<WindowId> for Registry {
 /// comparison finds it by its handle or number, and another the memory of its last target.
 struct WindowSlab {
     last_handle: u64,
+    /// The same handle, unless the next get must leave the fast path.
+    last_to_get: u64,
     last_id: WindowId,
     last: Option<Box<Window>>,
     /// The last target that [`last`](Self::last) has accessed by load and store, and its memory.
@@ -475,6 +505,7 @@ impl WindowSlab {
     const fn new() -> Self {
         Self {
             last_handle: NO_HANDLE,
+            last_to_get: NO_HANDLE,
             last_id: WindowId::NONE,
             last: None,
             last_target: Rank::MAX,
@@ -533,6 +564,7 @@ impl WindowSlab {
         self.clear_last();
         let Some(window) = self.slots.get_mut(id.key()).and_then(Option::take) else { return };
         (self.last_handle, self.last_id) = (window.handle.0, id);
+        self.last_to_get = if load_waits() { NO_HANDLE } else { self.last_handle };
         self.last = Some(window);
     }
 
@@ -544,6 +576,7 @@ impl WindowSlab {
             *slot = Some(window);
         }
         (self.last_handle, self.last_id) = (NO_HANDLE, WindowId::NONE);
+        self.last_to_get = NO_HANDLE;
         self.last_target = Rank::MAX;
     }
 

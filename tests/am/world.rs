@@ -100,6 +100,9 @@ impl Port for Far {
     fn post(&mut self, op: &Op, ticket: Ticket) -> Posted {
         self.router.post(op, ticket)
     }
+    fn order(&mut self, target: Rank) -> Result<(), NoResource> {
+        self.router.order(target)
+    }
     fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
         self.router.signal(peer, word, value)
     }

@@ -35,6 +35,7 @@ mod lifecycle;
 mod locks;
 mod matching;
 mod notify;
+mod order;
 mod patterns;
 mod program;
 mod programs;

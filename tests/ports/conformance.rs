@@ -83,7 +83,7 @@ fn post<W: World>(world: &mut W, me: Rank, flight: &mut InFlight, op: &Op) {
 }
 
 /// Waits for all operations of a process.
-fn finish<W: World>(world: &mut W, me: Rank, flight: &mut InFlight) {
+pub fn finish<W: World>(world: &mut W, me: Rank, flight: &mut InFlight) {
     until(world, "operations", |world| {
         flight.collect(&mut world.port(me));
         flight.open == 0
@@ -91,17 +91,17 @@ fn finish<W: World>(world: &mut W, me: Rank, flight: &mut InFlight) {
 }
 
 /// A random operation of `me` on its own part of a target's memory, and its buffers.
-struct Call {
-    op: Op,
-    origin: Vec<u8>,
-    compare: Vec<u8>,
+pub struct Call {
+    pub op: Op,
+    pub origin: Vec<u8>,
+    pub compare: Vec<u8>,
     /// The data that it must return, if any.
-    expected: Option<Vec<u8>>,
+    pub expected: Option<Vec<u8>>,
 }
 
 impl Call {
     /// Draws an operation, and applies it to the model of the memory.
-    fn draw(rng: &mut fastrand::Rng, me: Rank, size: usize, model: &mut [Vec<u8>]) -> Self {
+    pub fn draw(rng: &mut fastrand::Rng, me: Rank, size: usize, model: &mut [Vec<u8>]) -> Self {
         let ranks = model.len();
         let target = rng.usize(0..ranks);
         let own = size / ranks;

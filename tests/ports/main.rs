@@ -10,6 +10,7 @@
 )]
 
 mod conformance;
+mod ordered;
 mod programs;
 mod real;
 mod routed;
@@ -65,6 +66,14 @@ macro_rules! conforms {
             #[test]
             fn a_flood_is_refused_and_nothing_is_lost() {
                 body::a_flood_is_refused_and_nothing_is_lost::<$world>();
+            }
+            #[test]
+            fn or1_operations_take_effect_in_order() {
+                crate::ordered::or1_operations_take_effect_in_order::<$world>();
+            }
+            #[test]
+            fn or1_a_flag_is_seen_behind_its_data() {
+                crate::ordered::or1_a_flag_is_seen_behind_its_data::<$world>();
             }
             #[test]
             fn reports_come_behind_what_they_report() {

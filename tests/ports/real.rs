@@ -44,6 +44,9 @@ impl<P: Port> Port for Ref<'_, P> {
     fn post(&mut self, op: &Op, ticket: Ticket) -> Posted {
         self.0.post(op, ticket)
     }
+    fn order(&mut self, target: Rank) -> Result<(), NoResource> {
+        self.0.order(target)
+    }
     fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
         self.0.signal(peer, word, value)
     }

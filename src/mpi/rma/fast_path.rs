@@ -20,7 +20,7 @@ use crate::transport::copy;
 use crate::transport::datatype::element::{FIRST_FOREIGN, reduction};
 use crate::transport::datatype::{Combine, compare_swap};
 use crate::transport::shm::accumulate::accumulate;
-use crate::transport::shm::protocol::{AccumulateWords, order_completed};
+use crate::transport::shm::protocol::{self, AccumulateWords, order_completed, order_operations};
 use crate::transport::shm::{BY_KERNEL_MIN, PlainCopy};
 
 /// A put or get that is a copy.
@@ -40,7 +40,7 @@ pub(crate) unsafe fn transfer(
         return unsafe { copy_among(window, kind, rank, len, origin.address, target.disp) };
     };
     let handle = HostHandle(window.key());
-    let Some((_, memory)) = guard.windows.direct(handle, rank) else {
+    let Some((_, memory)) = direct(&mut guard, kind, handle, rank) else {
         let local = origin.address.cast_mut().cast();
         let disp = u64::try_from(target.disp).ok()?;
         let copy = PlainCopy { kind, rank, local, disp, len };
@@ -54,6 +54,20 @@ pub(crate) unsafe fn transfer(
     Some(MPI_SUCCESS)
 }
 
+/// The window and the target's memory, if a put or get is a copy.
+#[inline(always)]
+fn direct(
+    guard: &mut Guard,
+    kind: OpKind,
+    handle: HostHandle,
+    rank: u32,
+) -> Option<(&mut Window, MappedTarget)> {
+    match kind {
+        OpKind::Get => guard.windows.direct_to_get(handle, rank),
+        _ => guard.windows.direct(handle, rank),
+    }
+}
+
 /// The rest of [`transfer`], if the window's operations raise a counter, or the target's memory is
 /// not mapped.
 ///
@@ -61,6 +75,9 @@ pub(crate) unsafe fn transfer(
 /// The buffer in this process is valid for the operation.
 #[inline(never)]
 unsafe fn copy_otherwise(mut guard: Guard, handle: HostHandle, copy: &PlainCopy) -> Option<c_int> {
+    if copy.kind == OpKind::Get {
+        guard.windows.admit_gets();
+    }
     if guard.windows.called_before(handle)?.hints.puts_counter.is_some() {
         // SAFETY: the buffer is valid for the operation (contract of this function).
         return unsafe { counted(guard, handle, copy) };
@@ -116,7 +133,7 @@ pub(crate) unsafe fn notified(
             notified_among(handle, kind, (rank, len), (origin.address, target.disp), index)
         };
     };
-    let (ours, memory) = guard.windows.direct(handle, rank)?;
+    let (ours, memory) = direct(&mut guard, kind, handle, rank)?;
     let there = reach(origin.address, target.disp, memory, len)?;
     let Some(counter) = ours.last_counter(rank, index) else {
         // SAFETY: `reach` has checked that `len` bytes lie in memory that the port has mapped; the
@@ -370,6 +387,42 @@ fn flush_among(handle: HostHandle, rank: u32) -> Option<c_int> {
     Some(MPI_SUCCESS)
 }
 
+/// An order behind operations that are complete.
+#[inline(always)]
+pub(crate) fn order(window: MPI_Win, target: c_int) -> Option<c_int> {
+    let (handle, rank) = (HostHandle(window.key()), u32::try_from(target).ok()?);
+    let Some(mut guard) = enter_alone() else { return order_among(handle, rank) };
+    let (ours, _) = guard.windows.direct(handle, rank)?;
+    if !ours.engine.is_ordered(rank) {
+        return None;
+    }
+    order_operations();
+    guard.windows.order_gets();
+    Some(MPI_SUCCESS)
+}
+
+/// An order of all targets behind operations that are complete.
+#[inline(always)]
+pub(crate) fn order_all(window: MPI_Win) -> Option<c_int> {
+    let mut guard = enter_alone()?;
+    if !guard.windows.flushes_all(HostHandle(window.key())) {
+        return None;
+    }
+    order_operations();
+    guard.windows.order_gets();
+    Some(MPI_SUCCESS)
+}
+
+/// As [`order`], under `MPI_THREAD_MULTIPLE`.
+#[inline(never)]
+fn order_among(handle: HostHandle, rank: u32) -> Option<c_int> {
+    if !look(handle, rank)?.flushes {
+        return None;
+    }
+    protocol::order_all();
+    Some(MPI_SUCCESS)
+}
+
 /// Bytes up to which the slot for a tag is claimed before the copy. The claim is an atomic
 /// operation, which waits for all earlier stores: after the copy, it would wait for the target's
 /// cache lines, and the tag could be stored only then. Later tags wait for a claimed slot, so a
@@ -392,7 +445,7 @@ pub(crate) unsafe fn tagged(
     let (rank, len) = dense(origin, target)?;
     let mut guard = enter_alone()?;
     let tag = u32::try_from(tag).ok()?;
-    let (ours, memory) = guard.windows.direct(HostHandle(window.key()), rank)?;
+    let (ours, memory) = direct(&mut guard, kind, HostHandle(window.key()), rank)?;
     let there = reach(origin.address, target.disp, memory, len)?;
     let early = if len <= CLAIMED_FIRST { Some(ours.port.claim_tag(rank, tag)?) } else { None };
     // SAFETY: `reach` has checked that `len` bytes lie in memory that the port has mapped; the

@@ -161,6 +161,28 @@ impl Protocol {
         Ok(())
     }
 
+    /// Has later operations to a peer take effect after all earlier ones [OR-1]. The target takes
+    /// records in order. But the host moves the data of transfers at any time, so nothing may follow
+    /// until they have arrived.
+    ///
+    /// # Errors
+    /// A transfer is in flight, or an operation is not written completely.
+    pub fn order(&mut self, to: PeerId) -> Result<(), NoResource> {
+        let peer = &mut self.peers[to.at()];
+        if peer.fragmented.is_some() || peer.transfers > 0 || !peer.put_tags.is_empty() {
+            return Err(NoResource);
+        }
+        peer.ordered = peer.issued;
+        Ok(())
+    }
+
+    /// Whether an operation that does not travel in a record overtakes none that it must follow. If
+    /// not, asks the peer whether those are done.
+    #[inline]
+    pub fn is_free(&mut self, peer: PeerId) -> bool {
+        self.peers[peer.at()].has_done_ordered()
+    }
+
     /// The signal word that a peer has raised.
     #[inline]
     #[must_use]

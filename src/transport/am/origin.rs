@@ -145,18 +145,22 @@ impl Protocol {
         shapes: &mut Shapes,
         ticket: Ticket,
     ) -> Posted {
+        if op.len == 0 && op.notification.is_none() {
+            // Without a look for room, which may begin a packet that nobody completes.
+            op.shape.map(|shaped| shapes.take(shaped));
+            return Posted::Complete;
+        }
         let peer = &mut self.peers[index];
+        // The processor of the target may execute a load before earlier stores are visible.
+        let waits = op.kind == OpKind::Get && !peer.has_done_ordered();
         // Without room, refuse: the number of accepted operations that wait must stay bounded.
-        if peer.room(channel, 0).is_none() {
+        if waits || peer.room(channel, 0).is_none() {
             return Posted::NoResource;
         }
         let mut op = *op;
         let mut shape = op.shape.take().map(|shaped| Box::new(shapes.take(shaped)));
         if let Some(single) = shape.as_deref().and_then(|shape| shape.as_single_run(&op)) {
             (op, shape) = (single, None);
-        }
-        if op.len == 0 && op.notification.is_none() {
-            return Posted::Complete;
         }
         self.peers[index].fragmented =
             Some(FragmentedOp { op, ticket, shape, at: 0, in_flight: None });

@@ -100,6 +100,10 @@ pub(super) struct Peer {
     pub(super) issued: u64,
     pub(super) done: u64,
     pub(super) ack_requested: u64,
+    /// Operations up to this one come before those that do not travel in records [OR-1].
+    pub(super) ordered: u64,
+    /// Such an operation waits for the acknowledgement of these.
+    awaited: u64,
     /// A signal has reported the operations up to this one, so nobody waits for their
     /// acknowledgement. It is requested after `ask_delay` more polls.
     reported_by_signal: u64,
@@ -284,6 +288,16 @@ impl Peer {
         self.send(channel, Outgoing { packet, counted: false }, ack_wanted);
     }
 
+    /// Whether all operations are done that an order names. If not, has the next poll request an
+    /// acknowledgement.
+    #[inline]
+    pub(super) fn has_done_ordered(&mut self) -> bool {
+        if self.ordered > self.done {
+            self.awaited = self.ordered;
+        }
+        self.ordered <= self.done
+    }
+
     /// Delays the acknowledgement request of the operations so far. A signal has reported them.
     pub(super) fn put_off_asking(&mut self) {
         (self.reported_by_signal, self.ask_delay) = (self.issued, ASK_DELAY_POLLS);
@@ -291,6 +305,9 @@ impl Peer {
 
     /// Whether this poll requests an acknowledgement.
     fn is_time_to_ask(&mut self) -> bool {
+        if self.awaited > self.ack_requested {
+            return true;
+        }
         let Some(last) = self.unacked.back().filter(|last| last.number > self.ack_requested) else {
             return false;
         };
@@ -348,6 +365,7 @@ impl Peer {
             && !self.ack_due
             && self.unattached.is_none()
             && self.unacked.back().is_none_or(|last| last.number <= self.ack_requested)
+            && self.awaited <= self.ack_requested
     }
 
     /// Whether the peer has confirmed that all messages of this process have arrived.

@@ -18,7 +18,10 @@ impl Router {
     /// Posts an operation to a peer of another node; `None` if it must be an active message.
     #[inline]
     pub(super) fn post_by_rdma(&mut self, peer: PeerId, op: &Op, ticket: Ticket) -> Option<Posted> {
-        self.packets.endpoint.as_ref()?;
+        let may_take = self.packets.endpoint.as_ref()?.may_take(op);
+        if may_take && !self.am.is_free(peer) {
+            return Some(Posted::NoResource);
+        }
         if let Some(notification) = op.notification {
             // A put carries the number of a counter, unless it must follow an active message.
             let immediate = op.kind == OpKind::Put
@@ -62,9 +65,12 @@ impl Router {
         if op.notification.is_some() && endpoint.has_accumulates_in_flight(peer) {
             return Some(Posted::NoResource);
         }
+        let mate = self.members.shm_rank(op.target);
         match op.notification {
             _ if !offloads => None,
             _ if self.broken => Some(Posted::NoResource),
+            // The device would overtake what the channel to the mate still holds.
+            _ if mate.is_some_and(|mate| !self.shm.is_free(mate)) => Some(Posted::NoResource),
             Some(_) => self.post_apart(peer, op, ticket),
             None => endpoint.post_atomic(peer, op, ticket),
         }
@@ -179,6 +185,24 @@ impl Port for Router {
         self.peers.activate(peer);
         self.post_by_rdma(peer, op, ticket)
             .unwrap_or_else(|| self.am.post(&mut self.packets, peer, op, &mut self.shapes, ticket))
+    }
+
+    fn order(&mut self, target: Rank) -> Result<(), NoResource> {
+        if self.owes_notification(target) {
+            return Err(NoResource);
+        }
+        if let Some(mate) = self.members.shm_rank(target) {
+            // A store by the processor would overtake accumulates that are in flight in the device.
+            let known = self.peers.recall(target);
+            let in_flight = self.endpoint().zip(known);
+            if in_flight.is_some_and(|(rdma, peer)| rdma.has_accumulates_in_flight(peer)) {
+                return Err(NoResource);
+            }
+            return self.shm.order(mate);
+        }
+        let peer = self.peer(target);
+        self.am.order(peer)?;
+        self.packets.endpoint.as_mut().map_or(Ok(()), |endpoint| endpoint.order(peer))
     }
 
     fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {

@@ -16,7 +16,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::engine::{Op, OpKind, Posted, Rank, Stage, Ticket};
+use crate::engine::{NoResource, Op, OpKind, Posted, Rank, Stage, Ticket};
 use crate::sync::Ordering::Relaxed;
 use crate::sync::yield_now;
 use crate::transport::datatype::Shapes;
@@ -103,7 +103,16 @@ impl Channels {
             return Posted::Complete;
         }
         let index = self.outbox_of(op.target);
-        if op.len >= self.by_kernel_min && self.cma && is_copy(op) && op.notification.is_none() {
+        let is_free = self.outboxes[index as usize].is_free();
+        if !is_free && op.kind == OpKind::Get {
+            return self.refuse_get(index);
+        }
+        if op.len >= self.by_kernel_min
+            && self.cma
+            && is_free
+            && is_copy(op)
+            && op.notification.is_none()
+        {
             return self.post_copy(index, op, ticket, shapes);
         }
         if op.notification.is_some() {
@@ -117,6 +126,36 @@ impl Channels {
             };
         }
         self.post_slot(index, op, ticket)
+    }
+
+    /// Refuses a get until all is applied that it must follow: the processor of the target may
+    /// execute a load before earlier stores are visible.
+    #[cold]
+    fn refuse_get(&mut self, index: u32) -> Posted {
+        self.wake(index);
+        Posted::NoResource
+    }
+
+    /// Has later operations on the memory of `target` follow all earlier ones [OR-1]. Slots keep
+    /// their order. What both ends may copy is copied first, and nothing overtakes slots until they
+    /// are applied.
+    ///
+    /// # Errors
+    /// Not now: a long operation is being sent, or the target copies one by reference.
+    pub(super) fn order(&mut self, target: Rank) -> Result<(), NoResource> {
+        let Some(index) = self.known_outbox(target) else { return Ok(()) };
+        self.copy_waiting(index, true);
+        self.outboxes[index as usize].order()
+    }
+
+    /// Whether what bypasses the channel to `target` overtakes nothing that it must follow.
+    pub(super) fn is_free(&mut self, target: Rank) -> bool {
+        self.known_outbox(target).is_none_or(|index| self.outboxes[index as usize].is_free())
+    }
+
+    fn known_outbox(&self, target: Rank) -> Option<u32> {
+        let pair = self.context.parts.pair(self.context.me, target);
+        pair.lock_node.0.outbox_index.load(Relaxed).checked_sub(1)
     }
 
     /// Starts an operation of at most [`SHORT`] bytes through the channel.
@@ -147,7 +186,8 @@ impl Channels {
             return false;
         }
         let (index, learns) = (self.outbox_of(target), self.learns());
-        if !self.outboxes[index as usize].copies_at_once(len, learns) {
+        let outbox = &mut self.outboxes[index as usize];
+        if !outbox.is_free() || !outbox.copies_at_once(len, learns) {
             return false;
         }
         // SAFETY: the buffer is valid and the target's bytes lie in its window (contract of this
@@ -333,7 +373,10 @@ impl Channels {
     /// Drives a long operation that has begun.
     fn drive_long(&mut self, index: u32, op: &Op, ticket: Ticket) -> Posted {
         self.activate(index);
-        let copies = op.notification.is_some() && is_copy(op) && self.cma;
+        let copies = op.notification.is_some()
+            && is_copy(op)
+            && self.cma
+            && self.outboxes[index as usize].is_free();
         if copies && self.copy(op, 0, op.len as usize) {
             self.outboxes[index as usize].finish_long();
         }
@@ -360,7 +403,16 @@ impl Channels {
     #[inline(never)]
     fn post_shaped(&mut self, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> Posted {
         let index = self.outbox_of(op.target);
-        if op.len >= SCATTERED_MIN && self.cma && is_copy(op) && op.notification.is_none() {
+        let is_free = self.outboxes[index as usize].is_free();
+        if !is_free && op.kind == OpKind::Get {
+            return self.refuse_get(index);
+        }
+        if op.len >= SCATTERED_MIN
+            && self.cma
+            && is_free
+            && is_copy(op)
+            && op.notification.is_none()
+        {
             let posted = self.post_scattered(index, op, ticket, shapes);
             if let Some(posted) = posted {
                 return posted;
@@ -543,6 +595,9 @@ impl Channels {
         // Tagged notifications may have been among the operations.
         block.ring_if(block.arm().trigger_fenced());
         let moved = if outbox.poll() { Assistance::Moved } else { Assistance::Nothing };
+        if !outbox.is_free() {
+            return moved;
+        }
         match outbox.pending_long() {
             Some((op, at)) if is_copy(op) && op.shape.is_none() && at < op.len as usize => {
                 let op = *op;

@@ -21,7 +21,7 @@ use bootstrap::WindowKind;
 use channels::Channels;
 use context::Context;
 use counters::{CounterSetup, Counters};
-use protocol::AccumulateWords;
+use protocol::{AccumulateWords, order_load, order_operations};
 use region_table::Attached;
 use setup::MappedWindow;
 use tags::{Claimed, TagQueue};
@@ -297,6 +297,12 @@ impl ShmWindow {
             && at.is_some_and(|at| unsafe { channels.copy_at_once(kind, rank, local, at, len) })
     }
 
+    /// Whether an operation on the memory of `rank` that another transport carries out overtakes none
+    /// here that it must follow [OR-1].
+    pub(crate) fn is_free(&mut self, rank: Rank) -> bool {
+        self.channels.as_mut().is_none_or(|channels| rank == self.me || channels.is_free(rank))
+    }
+
     /// Whether this process reaches the memory of `rank` by load and store, as it does its own.
     #[must_use]
     pub fn load_store(&self, rank: Rank) -> bool {
@@ -474,6 +480,9 @@ impl ShmWindow {
     /// Completes an operation by load and store, or refuses it.
     #[inline(always)]
     fn direct(&mut self, op: &Op) -> Posted {
+        if op.kind == OpKind::Get {
+            order_load();
+        }
         if op.shape.is_none() && op.notification.is_none() {
             self.apply(op);
             return Posted::Complete;
@@ -644,6 +653,14 @@ impl Port for ShmWindow {
         let channels =
             self.channels.as_mut().expect("a created window with several processes has channels");
         channels.post(op, ticket, &mut self.shapes)
+    }
+
+    fn order(&mut self, target: Rank) -> Result<(), NoResource> {
+        order_operations();
+        match &mut self.channels {
+            Some(channels) if target != self.me => channels.order(target),
+            _ => Ok(()),
+        }
     }
 
     /// [FE-2] Completed operations were written by this CPU, or released to it by whoever applied

@@ -4,7 +4,7 @@ mod by_kernel;
 
 use std::collections::VecDeque;
 
-use crate::engine::{Notification, Op, OpKind, Posted, Rank, Shaped, Stage, Ticket};
+use crate::engine::{NoResource, Notification, Op, OpKind, Posted, Rank, Shaped, Stage, Ticket};
 use crate::sync::AtomicU32;
 use crate::transport::copy;
 use crate::transport::datatype::element::{FIRST_FOREIGN, reduction};
@@ -91,6 +91,8 @@ pub(super) struct Outbox {
     /// Positions below were passed by the consumer, and their slots are the origin's. Less than
     /// `applied` if this process has copied the latest slots by reference itself.
     passed: u64,
+    /// Whatever bypasses the channel waits until positions below are applied [OR-1].
+    ordered: u64,
     /// Positions below are collected: their results are copied out and their slots are free.
     collected: u64,
     /// Payload bytes that slots have taken (with those skipped at the end of the area), and freed.
@@ -142,6 +144,7 @@ impl Outbox {
             tail: 0,
             applied: 0,
             passed: 0,
+            ordered: 0,
             collected: 0,
             payload_tail: 0,
             payload_head: 0,
@@ -185,6 +188,32 @@ impl Outbox {
             && self.long_sent.is_none()
             && self.finished.is_empty()
             && self.gather.is_empty()
+    }
+
+    /// Has later operations follow all that was sent [OR-1].
+    ///
+    /// # Errors
+    /// Not now: an operation is not sent completely, or the target copies one by reference.
+    pub(super) fn order(&mut self) -> Result<(), NoResource> {
+        self.see_applied();
+        let all_sent = self.long.is_none() && self.redone.is_empty() && self.gather.is_empty();
+        if !all_sent || !self.references.are_copied() {
+            return Err(NoResource);
+        }
+        self.ordered = self.tail;
+        Ok(())
+    }
+
+    /// True if an operation may bypass the channel: it overtakes nothing that it must follow.
+    #[inline(always)]
+    pub(super) fn is_free(&mut self) -> bool {
+        self.ordered <= self.applied || self.sees_all_ordered()
+    }
+
+    #[cold]
+    fn sees_all_ordered(&mut self) -> bool {
+        self.see_applied();
+        self.ordered <= self.applied
     }
 
     /// True if nothing waits and all that was sent is applied.

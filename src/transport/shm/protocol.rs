@@ -29,7 +29,9 @@
 //! what earlier holders applied. Reading `head` or a stamp without the lock only tells whether an
 //! attempt is worthwhile.
 
-use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::AtomicBool;
+
+use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::sync::{AtomicU32, AtomicU64, fence, fence_after_update, spin_loop, yield_now};
 
 /// The two words that producer and consumers of a channel share.
@@ -265,6 +267,43 @@ impl CounterLine {
 #[inline(always)]
 pub fn order_completed() {
     fence(AcqRel);
+}
+
+/// A get that is a load must wait until earlier stores are visible.
+static LOADS_WAIT: AtomicBool = AtomicBool::new(false);
+
+/// Orders operations on mapped memory before all that this process issues later [OR-1].
+///
+/// x86-64 keeps all orders but one: a load may be executed before an earlier store is visible. Only
+/// a get after a put needs a fence for that, so the fence is left to the next get, which calls
+/// [`order_load`]. AArch64 needs `dmb ish` here, which is also enough for loads.
+#[inline(always)]
+pub fn order_operations() {
+    order_completed();
+    LOADS_WAIT.store(true, Relaxed);
+}
+
+/// Called before a get that is a load, if [`order_operations`] may have been called in this thread.
+#[inline(always)]
+pub fn order_load() {
+    if load_waits() {
+        order_all();
+    }
+}
+
+/// Whether [`order_load`] has something to do.
+#[inline(always)]
+#[must_use]
+pub fn load_waits() -> bool {
+    LOADS_WAIT.load(Relaxed)
+}
+
+/// As [`order_operations`], and orders loads too: for threads, which may call neither of the others
+/// for each other.
+#[cold]
+pub fn order_all() {
+    LOADS_WAIT.store(false, Relaxed);
+    fence(SeqCst);
 }
 
 /// The accumulate lock of one target. Each word, on a cache line of its own, is 0 or held (1).

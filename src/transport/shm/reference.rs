@@ -232,6 +232,11 @@ impl References {
         self.open.iter().any(|open| open.position == position && open.copied == open.op.len)
     }
 
+    /// Whether this process has copied all of each slot that the target has not passed.
+    pub(super) fn are_copied(&self) -> bool {
+        self.open.iter().all(|open| !open.failed && open.copied == open.op.len)
+    }
+
     /// Removes the oldest slot if the target has passed it, that is, if its position is below
     /// `head`. Returns its position and operation if bytes are missing, so that it must be sent
     /// again.

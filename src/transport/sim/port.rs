@@ -228,6 +228,20 @@ impl Port for SimPort<'_> {
         meter::outside(|| self.post_op(op, ticket))
     }
 
+    /// Messages of a connection take effect in order. A copy inside the node must not overtake them.
+    fn order(&mut self, target: Rank) -> Result<(), NoResource> {
+        let copies = self.times.is_none() && self.same_node(target);
+        if copies
+            && self.net.connections.in_flight(self.me, target) > 0
+            && !self.net.violates(Violation::Unordered)
+        {
+            // Woken when one of them has taken effect.
+            self.net.starving[self.me as usize] = true;
+            return Err(NoResource);
+        }
+        Ok(())
+    }
+
     fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {
         meter::outside(|| self.send_signal(peer, word, value))
     }

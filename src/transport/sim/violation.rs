@@ -40,6 +40,8 @@ pub enum Violation {
     LoseTagged,
     /// A tagged notification arrives twice.
     RepeatTagged,
+    /// A copy that follows an order overtakes operations that are in flight.
+    Unordered,
     /// A credit is not returned.
     KeepCredit,
 }

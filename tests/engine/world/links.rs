@@ -66,6 +66,7 @@ impl Link {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
     pub post: u64,
+    pub order: u64,
     pub signal: u64,
     pub observe: u64,
     pub poll: u64,
@@ -417,6 +418,14 @@ impl Port for RankPort<'_> {
         }
         net.look();
         answer
+    }
+
+    fn order(&mut self, target: Rank) -> Result<(), NoResource> {
+        self.calls().order += 1;
+        match self.net.in_flight.get(&(self.me, target)) {
+            Some(in_flight) if *in_flight > 0 => Err(NoResource),
+            _ => Ok(()),
+        }
     }
 
     fn signal(&mut self, peer: Rank, word: Word, value: u64) -> Result<(), NoResource> {

@@ -177,6 +177,8 @@ struct Connection {
     last_put: u64,
     last_read: u64,
     last_accumulate: u64,
+    /// The next request with the fence flag must follow those up to this number [OR-1].
+    ordered: u64,
     /// Number of the last flush read.
     last_flush_read: u64,
     /// Puts since the last remote fence before them.

@@ -20,6 +20,11 @@ pub(in super::super) struct PostedRequest {
 const RESERVED_SLOTS: u64 = 4;
 
 impl Connection {
+    /// Whether requests that an order names may be in flight.
+    fn has_order(&self) -> bool {
+        self.ordered > self.completed
+    }
+
     /// Whether a request posted now could overtake gets or accumulates without the fence flag.
     ///
     /// A queue pair may execute a write or a send before an earlier read or atomic, and an atomic
@@ -54,7 +59,7 @@ impl Context {
         let Request { opcode, local, remote, flags } = *request;
         let full = self.free_slots(conn, window, flags.urgent) == 0;
         let connection = &self.connections[conn];
-        let fence = flags.fence && connection.needs_fence(opcode);
+        let fence = flags.fence && (connection.needs_fence(opcode) || connection.has_order());
         let ordered = !flags.fence || self.may_follow(conn, opcode);
         let open = match connection.state {
             ConnectionState::Established => true,
@@ -216,8 +221,34 @@ impl Context {
 
     /// Whether a request that must be ordered behind gets and accumulates may be posted.
     pub(in super::super) fn may_follow(&self, conn: ConnectionId, opcode: Opcode) -> bool {
-        (self.limits.fences || !self.connections[conn].needs_fence(opcode))
+        let connection = &self.connections[conn];
+        (self.limits.fences || !connection.needs_fence(opcode) && !connection.has_order())
             && !self.has_cas_loops(conn)
+    }
+
+    /// Has the next request with the fence flag follow all that were posted before. A device may
+    /// place the bytes of a write after those of a later write; a read in between is executed when
+    /// the earlier ones are in place, and the fence flag waits for the read.
+    ///
+    /// # Errors
+    /// There is no room, or an accumulate may be repeated.
+    pub(in super::super) fn order(
+        &mut self,
+        conn: ConnectionId,
+        window: u32,
+    ) -> Result<(), NoResource> {
+        if self.has_cas_loops(conn) || !self.fence_puts(conn, window) {
+            return Err(NoResource);
+        }
+        let connection = &mut self.connections[conn];
+        connection.ordered = connection.posted;
+        Ok(())
+    }
+
+    /// Whether gets are in flight.
+    pub(in super::super) fn has_gets(&self, conn: ConnectionId) -> bool {
+        let connection = &self.connections[conn];
+        connection.last_read > connection.completed
     }
 
     fn refuse(&mut self, purpose: Purpose) -> NoResource {

@@ -50,6 +50,9 @@ impl Endpoint {
         }
         let has_result = matches!(op.kind, OpKind::GetAccumulate | OpKind::CompareAndSwap);
         let requester = Requester::Operation(ticket, if has_result { op.result.0 } else { 0 });
+        if self.begin_ordered(peer, conn, op.kind).is_err() {
+            return Some(Posted::NoResource);
+        }
         let mut context = self.context.borrow();
         if context.has_cas_loops(conn)
             || context.access(conn, self.window, requester, word, atomic).is_err()

@@ -91,6 +91,10 @@ impl Endpoint {
         shape: Option<&Shape>,
         ticket: Ticket,
     ) -> Posted {
+        let conn = self.peers[peer.at()].conn;
+        if conn.is_some_and(|conn| self.begin_ordered(peer, conn, op.kind).is_err()) {
+            return Posted::NoResource;
+        }
         let region = self.register_buffer(op, shape);
         let locally_complete = region.is_none() && op.kind == OpKind::Put;
         let shape = shape.cloned().map(Box::new);
@@ -177,7 +181,8 @@ impl Endpoint {
         let (conn, remote) = self.connected(peer).ok_or(NoResource)?;
         let mut context = self.context.borrow();
         // Checked first, because a refused request returns its buffer, which other requests share.
-        let follows = fragmented.op.notification.is_some();
+        let ordered = fragmented.op.kind == OpKind::Put && self.peers[peer.at()].ordered;
+        let follows = ordered || fragmented.op.notification.is_some();
         if !context.has_slot(conn) || follows && !context.may_follow(conn, Opcode::Write) {
             return Err(NoResource);
         }
@@ -265,7 +270,7 @@ impl Endpoint {
         let inline =
             is_put && fragmented.region.is_none() && len <= u64::from(context.limits.max_inline);
         let opcode = opcode_of(op, &remote, ticket.is_some());
-        let fence = notifies(opcode);
+        let fence = ordered || notifies(opcode);
         let request = Request {
             opcode,
             local,
@@ -283,6 +288,7 @@ impl Endpoint {
         // [EP-8].
         unsafe { context.post(conn, self.window, &request, purpose) }?;
         fragmented.at += len;
+        self.peers[peer.at()].ordered &= !ordered;
         Ok(())
     }
 }

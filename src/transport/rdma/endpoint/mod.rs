@@ -103,6 +103,8 @@ struct Peer {
     /// Handshake messages that the peer owes.
     replies_due: u32,
     fragmented: Option<FragmentedOp>,
+    /// No request was posted since an order that follows all before it [OR-1].
+    ordered: bool,
     /// Packets that cannot be sent yet, oldest first.
     packets: VecDeque<Vec<u8>>,
     /// Polls until puts get a remote fence.

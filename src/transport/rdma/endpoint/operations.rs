@@ -33,10 +33,17 @@ impl Endpoint {
         if op.kind == OpKind::Get || op.len > PACKET as u64 {
             return Some(self.post_long(peer, op, None, ticket));
         }
+        let Ok(ordered) = self.begin_ordered(peer, conn, op.kind) else {
+            return Some(Posted::NoResource);
+        };
         let mut context = self.context.borrow();
         let first = !context.has_unfenced_puts(conn);
-        let posted = post_short_put(&mut context, self.window, (conn, &remote), op, ticket);
+        let posted =
+            post_short_put(&mut context, self.window, (conn, &remote), (op, ordered), ticket);
         drop(context);
+        if ordered && posted.is_ok() {
+            self.peers[peer.at()].ordered = false;
+        }
         let delay = &mut self.peers[peer.at()].fence_delay;
         if op.notification.is_none() {
             *delay = 0;
@@ -45,6 +52,56 @@ impl Endpoint {
             *delay = if first { FENCE_DELAY_POLLS } else { delay.saturating_sub(DELAY_PER_PUT) };
         }
         Some(posted.map_or(Posted::NoResource, |()| Posted::Local))
+    }
+}
+
+impl Endpoint {
+    /// Has later operations to a peer follow all that were posted before [OR-1]. Costs nothing
+    /// until the next put, which a read precedes if puts are in flight. Packets follow anyway.
+    ///
+    /// # Errors
+    /// An operation is not posted completely.
+    pub fn order(&mut self, peer: PeerId) -> Result<(), NoResource> {
+        let Some(at) = self.peers.get_mut(peer.at()) else { return Ok(()) };
+        if at.fragmented.is_some() {
+            return Err(NoResource);
+        }
+        // An ended connection has completed its requests.
+        at.ordered = at.conn.is_some();
+        Ok(())
+    }
+
+    /// Whether RDMA would take this operation to a process, if it has memory that is registered.
+    #[must_use]
+    pub fn may_take(&self, op: &Op) -> bool {
+        self.reaches(op.target)
+            && (matches!(op.kind, OpKind::Put | OpKind::Get) || self.offloads(op))
+    }
+
+    /// Prepares the first request of an operation that follows an order. True if the request needs
+    /// the fence flag. Devices execute a read after the writes before it, and keep the order of
+    /// reads and atomics.
+    ///
+    /// # Errors
+    /// Not now.
+    pub(super) fn begin_ordered(
+        &mut self,
+        peer: PeerId,
+        conn: ConnectionId,
+        kind: OpKind,
+    ) -> Result<bool, NoResource> {
+        if !self.peers[peer.at()].ordered {
+            return Ok(false);
+        }
+        let mut context = self.context.borrow();
+        match kind {
+            OpKind::Put => context.order(conn, self.window).map(|()| true),
+            OpKind::Get if context.has_cas_loops(conn) => Err(NoResource),
+            OpKind::Get => Ok(false),
+            // An atomic may overtake a read.
+            _ if context.has_gets(conn) => Err(NoResource),
+            _ => Ok(false),
+        }
     }
 }
 
@@ -76,15 +133,16 @@ pub(super) fn notifies(opcode: Opcode) -> bool {
 }
 
 /// Posts a put of at most [`PACKET`] bytes, which are copied; an empty write if there are none.
+/// `ordered`: it follows all earlier requests.
 fn post_short_put(
     context: &mut Context,
     window: u32,
     (conn, remote): (ConnectionId, &RemoteWindow),
-    op: &Op,
+    (op, ordered): (&Op, bool),
     ticket: Ticket,
 ) -> Result<(), NoResource> {
     let opcode = opcode_of(op, remote, true);
-    let flags = PostFlags { fence: notifies(opcode), ..PostFlags::default() };
+    let flags = PostFlags { fence: ordered || notifies(opcode), ..PostFlags::default() };
     let purpose = |held| Purpose::Put { ticket, locally_complete: true, held };
     if op.len == 0 {
         return context.post_empty(conn, window, opcode, flags, purpose(Held::Nothing));
