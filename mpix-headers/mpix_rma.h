@@ -483,6 +483,24 @@ int MPIX_Win_iflush_local(int rank, MPI_Win win, MPI_Request *request);
 /* MPIX_Win_iflush_local_all - the same towards all processes */
 int MPIX_Win_iflush_local_all(MPI_Win win, MPI_Request *request);
 
+/*
+ * MPIX_Win_iflush_wins, MPIX_Win_flush_wins - flush many windows at once [MPI Forum, issue 47]
+ *
+ *   n     number of windows, 0 or more
+ *   wins  the windows; one may occur several times
+ *   rank  in the group of each window, MPIX_RANK_ALL for all processes, or MPI_PROC_NULL
+ *
+ * As MPIX_Win_iflush or MPI_Win_flush on each of the windows, but all proceed together: one
+ * request, or one wait. The array may be reused when the call returns.
+ * Errors, before anything is flushed: MPI_ERR_ARG (n is negative, or wins or request is NULL),
+ * MPI_ERR_WIN (not a window; the log names its index), MPI_ERR_RANK (outside the group of one of
+ * the windows), MPI_ERR_RMA_SYNC (no lock or lock_all epoch of one of the windows covers the
+ * target). An error of one window is raised on its handler, the others on that of MPI_COMM_WORLD.
+ */
+#define MPIX_RANK_ALL (-32700)
+int MPIX_Win_iflush_wins(int n, const MPI_Win wins[], int rank, MPI_Request *request);
+int MPIX_Win_flush_wins(int n, const MPI_Win wins[], int rank);
+
 /* ---- Atomic operations with a request ------------------------------------------------------- */
 
 /*
@@ -505,7 +523,7 @@ int MPIX_Rcompare_and_swap(const void *origin_addr, const void *compare_addr, vo
                            MPI_Datatype datatype, int target_rank, MPI_Aint target_disp,
                            MPI_Win win, MPI_Request *request);
 
-/* ---- Order ---------------------------------------------------------------------------------------
+/* ---- Order --------------------------------------------------------------------------------------
  * Within an access epoch of any kind [MPI Forum, issue 135]. Operations of this process that are
  * called later take effect in the target's memory after those that were called before, whatever
  * their kinds: a get takes effect when it reads. Any process that sees a later one sees the earlier
@@ -517,8 +535,8 @@ int MPIX_Rcompare_and_swap(const void *origin_addr, const void *compare_addr, vo
  *   rank      in the window's group; MPI_PROC_NULL orders nothing
  *
  * Cost: nothing between memory of one node and by messages; a get that follows puts may wait until
- * these are in place. By messages, later operations wait for transfers of 16 KB and more. By RDMA, a
- * put that follows puts is preceded by a read of 8 bytes and starts when this has returned.
+ * these are in place. By messages, later operations wait for transfers of 16 KB and more. By RDMA,
+ * a put that follows puts is preceded by a read of 8 bytes and starts when this has returned.
  * Errors: MPI_ERR_RMA_SYNC (no access epoch covers the target), MPI_ERR_RANK.
  */
 
@@ -559,6 +577,8 @@ int PMPIX_Rfetch_and_op(const void *origin_addr, void *result_addr, MPI_Datatype
 int PMPIX_Rcompare_and_swap(const void *origin_addr, const void *compare_addr, void *result_addr,
                             MPI_Datatype datatype, int target_rank, MPI_Aint target_disp,
                             MPI_Win win, MPI_Request *request);
+int PMPIX_Win_iflush_wins(int n, const MPI_Win wins[], int rank, MPI_Request *request);
+int PMPIX_Win_flush_wins(int n, const MPI_Win wins[], int rank);
 int PMPIX_Win_order(int rank, MPI_Win win);
 int PMPIX_Win_order_all(MPI_Win win);
 int PMPIX_Get_version(int *major, int *minor, int *patch);

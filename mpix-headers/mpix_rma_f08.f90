@@ -27,7 +27,8 @@ module mpix_rma_f08
     public :: MPIX_Win_ipost, MPIX_Win_istart, MPIX_Win_icomplete, MPIX_Win_iwait, &
         MPIX_Win_ifence, MPIX_Win_ilock, MPIX_Win_iunlock, MPIX_Win_ilock_all, &
         MPIX_Win_iunlock_all, MPIX_Win_iflush, MPIX_Win_iflush_local, MPIX_Win_iflush_all, &
-        MPIX_Win_iflush_local_all, MPIX_Win_order, MPIX_Win_order_all, MPIX_Put_notify, &
+        MPIX_Win_iflush_local_all, MPIX_Win_iflush_wins, MPIX_Win_flush_wins, MPIX_RANK_ALL, &
+        MPIX_Win_order, MPIX_Win_order_all, MPIX_Put_notify, &
         MPIX_Get_notify, MPIX_Accumulate_notify, &
         MPIX_Get_accumulate_notify, MPIX_Rput_notify, MPIX_Rget_notify, MPIX_Raccumulate_notify, &
         MPIX_Rget_accumulate_notify, MPIX_Fetch_and_op_notify, MPIX_Compare_and_swap_notify, &
@@ -38,6 +39,9 @@ module mpix_rma_f08
         MPIX_Rput_tagged, MPIX_Rget_tagged, MPIX_Notify_init, MPIX_Notify_iprobe, MPIX_Notify_probe, &
         MPIX_WIN_NOTIFICATION_NUM_SB, MPIX_WIN_NOTIFICATION_NUM_UB, MPIX_WIN_NOTIFICATION_VALUE_UB
     public :: MPIX_Rfetch_and_op, MPIX_Rcompare_and_swap
+
+    ! Flushes towards all processes of each window.
+    integer, parameter :: MPIX_RANK_ALL = -32700
 
     interface
         subroutine c_ipost(group, assert, win, request, ierror) bind(C, name="mpix_win_ipost_")
@@ -111,6 +115,18 @@ module mpix_rma_f08
             import :: c_int
             integer(c_int), intent(in) :: win
             integer(c_int), intent(inout) :: request
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_iflush_wins(n, wins, rank, request, ierror) bind(C, &
+            name="mpix_win_iflush_wins_")
+            import :: c_int
+            integer(c_int), intent(in) :: n, wins(*), rank
+            integer(c_int), intent(inout) :: request
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_flush_wins(n, wins, rank, ierror) bind(C, name="mpix_win_flush_wins_")
+            import :: c_int
+            integer(c_int), intent(in) :: n, wins(*), rank
             integer(c_int), intent(out) :: ierror
         end subroutine
         subroutine c_order(rank, win, ierror) bind(C, name="mpix_win_order_")
@@ -300,6 +316,30 @@ contains
         handle = int(request%MPI_VAL, c_int)
         call c_iflush_local_all(int(win%MPI_VAL, c_int), handle, code)
         request%MPI_VAL = handle
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! Completes all earlier operations to `rank` on `n` windows, at origin and target.
+    subroutine MPIX_Win_iflush_wins(n, wins, rank, request, ierror)
+        integer, intent(in) :: n, rank
+        type(MPI_Win), intent(in) :: wins(*)
+        type(MPI_Request), intent(inout) :: request
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: handle, code
+        handle = int(request%MPI_VAL, c_int)
+        call c_iflush_wins(int(n, c_int), int(wins(1:n)%MPI_VAL, c_int), int(rank, c_int), &
+            handle, code)
+        request%MPI_VAL = handle
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! The same, and waits for it.
+    subroutine MPIX_Win_flush_wins(n, wins, rank, ierror)
+        integer, intent(in) :: n, rank
+        type(MPI_Win), intent(in) :: wins(*)
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: code
+        call c_flush_wins(int(n, c_int), int(wins(1:n)%MPI_VAL, c_int), int(rank, c_int), code)
         if (present(ierror)) ierror = code
     end subroutine
 

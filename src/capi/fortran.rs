@@ -5,6 +5,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
 
+use super::flush_wins::*;
 use super::notify::*;
 use super::order::*;
 use super::tagged::*;
@@ -122,6 +123,7 @@ macro_rules! passed {
 passed! {
     Buffer: *const c_void;
     Counts: *const MPI_Count;
+    Handles: *const Fint;
     Result: *mut c_void;
     // Also a logical that is written: 1 and 0, as for the hosts and gfortran.
     IntPlace: *mut Fint;
@@ -202,6 +204,34 @@ fn is_ignored(place: *mut Fint) -> bool {
     place.is_null() || known.contains(&place.addr()) || leading.iter().any(leads_here)
 }
 
+/// Windows by their Fortran handles.
+///
+/// # Safety
+/// `handles` has `n` of them.
+unsafe fn windows(n: c_int, handles: *const Fint) -> Vec<MPI_Win> {
+    // SAFETY: it has `n` integers (contract of this function), and any is a handle.
+    (0..usize::try_from(n).unwrap_or(0))
+        .map(|at| unsafe { handles::window(handles.add(at).read()) })
+        .collect()
+}
+
+/// `MPIX_Win_iflush_wins` for Fortran.
+unsafe fn iflush_wins(
+    n: c_int,
+    wins: *const Fint,
+    rank: c_int,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: Fortran passes an array of `n` handles, and a request.
+    unsafe { MPIX_Win_iflush_wins(n, windows(n, wins).as_ptr(), rank, request) }
+}
+
+/// `MPIX_Win_flush_wins` for Fortran.
+unsafe fn flush_wins(n: c_int, wins: *const Fint, rank: c_int) -> c_int {
+    // SAFETY: Fortran passes an array of `n` handles.
+    unsafe { MPIX_Win_flush_wins(n, windows(n, wins).as_ptr(), rank) }
+}
+
 /// Exports calls to Fortran under the two names that compilers use: with an underscore behind, and
 /// without.
 macro_rules! fortran {
@@ -251,6 +281,8 @@ fortran! {
     MPIX_Win_iflush_local "mpix_win_iflush_local" (rank: Int, win: Win, request: Request);
     MPIX_Win_iflush_all "mpix_win_iflush_all" (win: Win, request: Request);
     MPIX_Win_iflush_local_all "mpix_win_iflush_local_all" (win: Win, request: Request);
+    iflush_wins "mpix_win_iflush_wins" (n: Int, wins: Handles, rank: Int, request: Request);
+    flush_wins "mpix_win_flush_wins" (n: Int, wins: Handles, rank: Int);
     MPIX_Win_order "mpix_win_order" (rank: Int, win: Win);
     MPIX_Win_order_all "mpix_win_order_all" (win: Win);
 }

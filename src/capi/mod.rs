@@ -7,6 +7,7 @@
 #![allow(non_snake_case, unreachable_pub)]
 
 mod continuation;
+mod flush_wins;
 mod fortran;
 mod notify;
 mod order;

@@ -137,6 +137,19 @@ impl Window {
         self.flush_stage(port, target, Stage::Remote)
     }
 
+    /// Checks the state as [`flush`](Self::flush) does, and flushes nothing.
+    ///
+    /// # Errors
+    /// As of `flush`.
+    pub fn may_flush(&self, target: Option<Rank>) -> Result<(), SyncError> {
+        let is_locked =
+            |target| self.peers.find(target).is_some_and(|peer| peer.lock_open.is_some());
+        let covers = self.is_folded_over(target)
+            || self.lock_all_open.is_some()
+            || target.map_or(!self.locks_open.is_empty(), is_locked);
+        if covers { Ok(()) } else { Err(SyncError::NoPassiveEpoch) }
+    }
+
     /// `MPI_Win_flush_local`, or `MPI_Win_flush_local_all` for `None`: as [`flush`](Self::flush),
     /// but waits only for completion at the origin.
     ///

@@ -61,15 +61,14 @@ static void flags(int kind, int all)
     window_free(&w);
 }
 
-/* Puts of falling lengths to the same place: the last one wins, in every part of it. */
+/* A long put and words to the same place: the last ones win. */
 static void overlapping(int kind)
 {
     Window w = window(kind, N * sizeof(int64_t), sizeof(int64_t));
     int64_t *data = malloc((N + 40) * sizeof *data), target = (me + 1) % ranks, last = 0;
     MPI(MPI_Win_fence(0, w.win));
-    for (int step = 0; step < 40; step++)
-        for (int i = 0; i < N / (step + 1); i++)
-            data[i] = 1000; /* overwritten below: one buffer per step is not needed */
+    for (int i = 0; i < N; i++)
+        data[i] = 1000;
     for (int step = 0; step < 40; step++)
         data[N + step] = 1000 + step;
     MPI(MPI_Put(data, N, MPI_INT64_T, target, 0, N, MPI_INT64_T, w.win));

@@ -62,6 +62,8 @@ struct Entry {
     engine_refers: bool,
     /// A call of this library waits for it, and does not complete it at the host.
     awaited: bool,
+    /// Requests of engines whose completion it awaits: more than 1 for flushes of several windows.
+    parts: u32,
     /// The engine's request, until it is complete.
     source: Option<(WindowId, RequestId)>,
     /// What a continuation knows of it. The application no longer uses the request.
@@ -151,6 +153,7 @@ impl Table {
             host_refers: true,
             engine_refers: true,
             awaited: false,
+            parts: 1,
             source: None,
             attached: None,
             fault: None,
@@ -277,20 +280,32 @@ pub(crate) fn pending(request: Out<'_, MPI_Request>) -> Result<HostRequest, c_in
     Ok(number)
 }
 
-/// Completes a pending request, once.
+/// Makes a pending request complete when it was completed this many times.
+pub(crate) fn expect_parts(number: HostRequest, parts: u32) {
+    TABLE.change(number, |entry| entry.parts = parts);
+}
+
+/// Completes a pending request, once for each of its parts.
 pub(crate) fn complete(number: HostRequest, completion: Completion) {
     let fault = match completion {
         Completion::Success => None,
         Completion::NotAttached => Some(Fault::unattached()),
         Completion::WindowBroken(why) => Some(Fault::broken(why)),
     };
-    let (mut awaited, mut attached) = (false, None);
+    let (mut awaited, mut attached, mut parts_left) = (false, None, false);
+    let mut fault = fault;
     let changed = TABLE.change(number, |entry| {
+        fault = entry.fault.or(fault);
+        if entry.parts > 1 {
+            (entry.parts, entry.fault, parts_left) = (entry.parts - 1, fault, true);
+            return;
+        }
         (awaited, attached) = (entry.awaited, entry.attached.take());
         let stays = awaited || attached.is_some();
         (entry.engine_refers, entry.source, entry.fault) = (stays, None, fault);
     });
     match (changed, attached) {
+        _ if parts_left => {}
         (Some(request), Some(attached)) => {
             if !recycle(number) {
                 host_calls::request_free(&Cell::new(request));

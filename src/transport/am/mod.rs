@@ -162,8 +162,8 @@ impl Protocol {
     }
 
     /// Has later operations to a peer take effect after all earlier ones [OR-1]. The target takes
-    /// records in order. But the host moves the data of transfers at any time, so nothing may follow
-    /// until they have arrived.
+    /// records in order. But the host moves the data of transfers at any time, so nothing may
+    /// follow until they have arrived.
     ///
     /// # Errors
     /// A transfer is in flight, or an operation is not written completely.

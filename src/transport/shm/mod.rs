@@ -297,8 +297,8 @@ impl ShmWindow {
             && at.is_some_and(|at| unsafe { channels.copy_at_once(kind, rank, local, at, len) })
     }
 
-    /// Whether an operation on the memory of `rank` that another transport carries out overtakes none
-    /// here that it must follow [OR-1].
+    /// Whether an operation on the memory of `rank` that another transport carries out overtakes
+    /// none here that it must follow [OR-1].
     pub(crate) fn is_free(&mut self, rank: Rank) -> bool {
         self.channels.as_mut().is_none_or(|channels| rank == self.me || channels.is_free(rank))
     }

@@ -228,7 +228,8 @@ impl Port for SimPort<'_> {
         meter::outside(|| self.post_op(op, ticket))
     }
 
-    /// Messages of a connection take effect in order. A copy inside the node must not overtake them.
+    /// Messages of a connection take effect in order. A copy inside the node must not overtake
+    /// them.
     fn order(&mut self, target: Rank) -> Result<(), NoResource> {
         let copies = self.times.is_none() && self.same_node(target);
         if copies
