@@ -55,6 +55,8 @@ pub enum Step {
     UnlockAll { window: u32, how: How },
     /// `MPI_Win_flush` and its variants: `local`, and `target: None` for all targets.
     Flush { window: u32, target: Option<Rank>, local: bool, how: How },
+    /// `MPIX_Win_order`, or `MPIX_Win_order_all` for `None`.
+    Order { window: u32, target: Option<Rank> },
     /// `MPIX_Win_notify_ithreshold`, or `MPIX_Win_notify_iwaitsome` for several counters.
     AwaitCounters { window: u32, first: u32, number: u32, expected: u64, how: How },
     /// `MPIX_Win_reset_notify_value`; sets [`Moment::value`].

@@ -150,6 +150,12 @@ static void flush(const Line *line, MPI_Win win)
         MPI(r ? MPIX_Win_iflush(target, win, r) : MPI_Win_flush(target, win));
 }
 
+static void order(const Line *line, MPI_Win win)
+{
+    int target = integer(line, 2);
+    MPI(target == ANY ? MPIX_Win_order_all(win) : MPIX_Win_order(target, win));
+}
+
 static void win_test(const Line *line, MPI_Win win)
 {
     int flag = 0;
@@ -437,6 +443,7 @@ static const struct {
     {"unlock", unlock},
     {"unlock_all", unlock_all},
     {"flush", flush},
+    {"order", order},
     {"await_counters", await_counters},
     {"take", take},
     {"expect", expect},

@@ -35,6 +35,7 @@ pub struct Features {
     pub blocking: u8,
     pub requests: bool,
     pub flushes: bool,
+    pub orders: bool,
     pub frees: bool,
     pub tests: bool,
     pub bulk: bool,
@@ -171,6 +172,7 @@ impl Generator {
             long_holds: on(2),
             notifications: on(3),
             tags: on(3),
+            orders: on(3),
             blocking: 0,
         };
         // The completion of a freed request cannot be observed.

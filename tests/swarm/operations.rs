@@ -91,7 +91,7 @@ impl Generator {
         self.maybe_compute(open.me);
     }
 
-    /// A put to memory of its own, sometimes read back after a flush.
+    /// A put to memory of its own, sometimes read back after a flush or an order.
     fn own_put(&mut self, open: &mut Open, target: Rank) {
         let len = self.length();
         let (disp, value) = (self.alloc(open.window, target, len), self.value());
@@ -100,13 +100,25 @@ impl Generator {
         open.puts.push(content);
         self.issue(open, Plan { target, disp, len, source: Source::Value(value), ..NO_OP });
         self.count("put");
-        if len == 8 && open.passive && open.may_wait && self.features.flushes {
-            self.flush_how(open, Some(target), false, true);
-            self.issue(
-                open,
-                Plan { kind: OpKind::Get, target, disp, expect: Expect::Exactly(value), ..NO_OP },
-            );
+        if len != 8 {
+            return;
         }
+        if self.features.orders && self.rng.bool() {
+            self.order(open, target);
+        } else if open.passive && open.may_wait && self.features.flushes {
+            self.flush_how(open, Some(target), false, true);
+        } else {
+            return;
+        }
+        let read = Plan { kind: OpKind::Get, target, disp, ..NO_OP };
+        self.issue(open, Plan { expect: Expect::Exactly(value), ..read });
+    }
+
+    /// Later operations take effect after earlier ones [OR-1].
+    fn order(&mut self, open: &Open, target: Rank) {
+        let target = self.rng.bool().then_some(target);
+        self.step(open.me, Step::Order { window: open.window, target });
+        self.count(if target.is_some() { "order" } else { "order_all" });
     }
 
     /// An accumulate to memory of its own.

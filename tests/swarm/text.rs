@@ -397,6 +397,9 @@ impl Writer<'_> {
                 let target = target.map_or(-1, i64::from);
                 format!("flush {window} {target} {} {}", u8::from(*local), slot_of(*how))
             }
+            Step::Order { window, target } => {
+                format!("order {window} {}", target.map_or(-1, i64::from))
+            }
             Step::AwaitCounters { window, first, number, expected, how } => {
                 if let How::Slot(slot) = how {
                     self.kept.insert(*slot);

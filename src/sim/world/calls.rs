@@ -115,6 +115,10 @@ impl<S: Script> World<S> {
                     }
                 })
             }
+            Step::Order { window, target } => {
+                self.call_engine(rank, window, |engine, port| engine.order(port, target))?;
+                Ok(Flow::Next)
+            }
             Step::AwaitCounters { window, first, number, expected, how } => {
                 let mut found = None;
                 let flow = self.closing(rank, window, how, watch, |engine, port| {
