@@ -586,6 +586,9 @@ int PMPIX_Get_version(int *major, int *minor, int *patch);
 /* Notified access */
 #include "mpix_notify.h"
 
+/* Persistent epochs and operations */
+#include "mpix_persistent.h"
+
 /* Continuations */
 #include "mpix_continue.h"
 

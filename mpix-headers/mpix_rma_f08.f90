@@ -14,11 +14,13 @@
 include "mpix_atomic_f08.f90"
 include "mpix_notify_f08.f90"
 include "mpix_tagged_f08.f90"
+include "mpix_persistent_f08.f90"
 
 module mpix_rma_f08
     use mpix_atomic_f08
     use mpix_notify_f08
     use mpix_tagged_f08
+    use mpix_persistent_f08
     use, intrinsic :: iso_c_binding, only: c_int
     use mpi_f08, only: MPI_Group, MPI_Request, MPI_Win
     implicit none
@@ -39,6 +41,9 @@ module mpix_rma_f08
         MPIX_Rput_tagged, MPIX_Rget_tagged, MPIX_Notify_init, MPIX_Notify_iprobe, MPIX_Notify_probe, &
         MPIX_WIN_NOTIFICATION_NUM_SB, MPIX_WIN_NOTIFICATION_NUM_UB, MPIX_WIN_NOTIFICATION_VALUE_UB
     public :: MPIX_Rfetch_and_op, MPIX_Rcompare_and_swap
+    public :: MPIX_Win_epoch_init, MPIX_Win_epoch_end, MPIX_Put_init, MPIX_Get_init, &
+        MPIX_Accumulate_init, MPIX_Put_notify_init, MPIX_Get_notify_init, &
+        MPIX_Accumulate_notify_init
 
     ! Flushes towards all processes of each window.
     integer, parameter :: MPIX_RANK_ALL = -32700

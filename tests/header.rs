@@ -14,7 +14,7 @@ fn root() -> PathBuf {
 }
 
 fn header() -> String {
-    ["mpix_rma.h", "mpix_notify.h", "mpix_continue.h", "mpix_task.h"]
+    ["mpix_rma.h", "mpix_notify.h", "mpix_persistent.h", "mpix_continue.h", "mpix_task.h"]
         .map(|name| {
             std::fs::read_to_string(root().join("mpix-headers").join(name))
                 .expect("the header is there")
@@ -45,9 +45,9 @@ fn each_call_has_its_twin() {
     let all = prototypes();
     assert_eq!(
         all.len(),
-        138,
-        "17 calls on epochs, 2 atomics with a request, 40 on notifications, 4 on continuations, \
-         3 on tasks, MPIX_Get_version, and their twins: {all:?}"
+        166,
+        "17 calls on epochs, 2 atomics with a request, 40 on notifications, 14 persistent ones, 4 on \
+         continuations, 3 on tasks, MPIX_Get_version, and their twins: {all:?}"
     );
     for (name, parameters) in all.iter().filter(|(name, _)| name.starts_with("MPIX_")) {
         let twin = all.iter().find(|(other, _)| *other == format!("P{name}"));

@@ -11,6 +11,7 @@ use super::order::*;
 use super::tagged::*;
 use super::*;
 use crate::mpi::rma::communication::*;
+use crate::mpi::rma::record::{MPIX_Win_epoch_end, MPIX_Win_epoch_init};
 use crate::mpi::rma::sync::*;
 
 /// Fortran's default integer, as the hosts are built.
@@ -330,35 +331,78 @@ macro_rules! get_accumulates {
     };
 }
 
+/// Persistent puts or gets without a notification.
+macro_rules! persistent_transfers {
+    ($origin:ident, $count:ident; $($call:ident $name:literal;)*) => {
+        fortran! {$(
+            $call $name (
+                origin_addr: $origin, origin_count: $count, origin_datatype: Datatype,
+                target_rank: Int, target_disp: Displacement, target_count: $count,
+                target_datatype: Datatype, win: Win, request: Request
+            );
+        )*}
+    };
+}
+
+/// As [`persistent_transfers`], of `MPI_Accumulate`.
+macro_rules! persistent_accumulates {
+    ($count:ident; $($call:ident $name:literal;)*) => {
+        fortran! {$(
+            $call $name (
+                origin_addr: Buffer, origin_count: $count, origin_datatype: Datatype,
+                target_rank: Int, target_disp: Displacement, target_count: $count,
+                target_datatype: Datatype, op: Reduction, win: Win, request: Request
+            );
+        )*}
+    };
+}
+
+fortran! {
+    MPIX_Win_epoch_init "mpix_win_epoch_init" (win: Win, request: Request);
+    MPIX_Win_epoch_end "mpix_win_epoch_end" (win: Win);
+}
+persistent_transfers! { Buffer, Int; MPIX_Put_init "mpix_put_init"; }
+persistent_transfers! { Buffer, Count; MPIX_Put_init_c "mpix_put_init_c"; }
+persistent_transfers! { Result, Int; MPIX_Get_init "mpix_get_init"; }
+persistent_transfers! { Result, Count; MPIX_Get_init_c "mpix_get_init_c"; }
+persistent_accumulates! { Int; MPIX_Accumulate_init "mpix_accumulate_init"; }
+persistent_accumulates! { Count; MPIX_Accumulate_init_c "mpix_accumulate_init_c"; }
+
 transfers! { Buffer, Int;
+    MPIX_Put_notify_init "mpix_put_notify_init" (request);
     MPIX_Put_notify "mpix_put_notify";
     MPIX_Rput_notify "mpix_rput_notify" (request);
     MPIX_Put_tagged "mpix_put_tagged";
     MPIX_Rput_tagged "mpix_rput_tagged" (request);
 }
 transfers! { Buffer, Count;
+    MPIX_Put_notify_init_c "mpix_put_notify_init_c" (request);
     MPIX_Put_notify_c "mpix_put_notify_c";
     MPIX_Rput_notify_c "mpix_rput_notify_c" (request);
     MPIX_Put_tagged_c "mpix_put_tagged_c";
     MPIX_Rput_tagged_c "mpix_rput_tagged_c" (request);
 }
 transfers! { Result, Int;
+    MPIX_Get_notify_init "mpix_get_notify_init" (request);
     MPIX_Get_notify "mpix_get_notify";
     MPIX_Rget_notify "mpix_rget_notify" (request);
     MPIX_Get_tagged "mpix_get_tagged";
     MPIX_Rget_tagged "mpix_rget_tagged" (request);
 }
 transfers! { Result, Count;
+    MPIX_Get_notify_init_c "mpix_get_notify_init_c" (request);
     MPIX_Get_notify_c "mpix_get_notify_c";
     MPIX_Rget_notify_c "mpix_rget_notify_c" (request);
     MPIX_Get_tagged_c "mpix_get_tagged_c";
     MPIX_Rget_tagged_c "mpix_rget_tagged_c" (request);
 }
 accumulates! { Int;
+    MPIX_Accumulate_notify_init "mpix_accumulate_notify_init" (request);
     MPIX_Accumulate_notify "mpix_accumulate_notify";
     MPIX_Raccumulate_notify "mpix_raccumulate_notify" (request);
 }
 accumulates! { Count;
+    MPIX_Accumulate_notify_init_c "mpix_accumulate_notify_init_c" (request);
     MPIX_Accumulate_notify_c "mpix_accumulate_notify_c";
     MPIX_Raccumulate_notify_c "mpix_raccumulate_notify_c" (request);
 }

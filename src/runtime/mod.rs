@@ -23,6 +23,7 @@ pub(crate) mod pause;
 pub(crate) mod persistent;
 pub(crate) mod process;
 pub(crate) mod progress;
+pub(crate) mod recorded;
 pub(crate) mod registry;
 pub(crate) mod thread;
 pub(crate) mod transport;

@@ -1,4 +1,5 @@
-//! Persistent requests: those that wait for tagged notifications, and continuation requests.
+//! Persistent requests: those that wait for tagged notifications, those of persistent epochs and
+//! operations, and continuation requests.
 //!
 //! The application holds a request of the host as a token, which is never started. The library
 //! answers completion calls on it (`mpi/request/persistent`). This is the table of these requests
@@ -11,10 +12,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hashbrown::HashMap;
 
 use super::continuations::{self, GroupId, GroupState, any_groups};
+use super::recorded::{Kept, Recorded, Recorder};
 use super::registry::{HandleHasher, Registry, WindowId};
 use super::transport::with_port;
 use super::window::{HostHandle, Window};
-use crate::engine::{Arrival, ExpectationId, ExpectationState};
+use crate::engine::slab::{Key, Slab};
+use crate::engine::{Arrival, ExpectationId, ExpectationState, SyncError};
 
 /// Number of requests in the table, for readers without the guard.
 static KNOWN: AtomicUsize = AtomicUsize::new(0);
@@ -34,7 +37,7 @@ pub(crate) enum State {
     /// Started, and not complete.
     Active,
     /// Complete, with the last notification that it took. `None` if its source is `MPI_PROC_NULL`,
-    /// and for a continuation request.
+    /// and for requests that wait for no notification.
     Complete(Option<Arrival>),
     Failed(Failure),
 }
@@ -46,6 +49,8 @@ pub(crate) enum Failure {
     Window(Option<&'static str>),
     /// A continuation has failed with this error code.
     Continuation(c_int),
+    /// An operation has reached memory that its target has not attached.
+    NotAttached,
 }
 
 /// Why a request cannot be started.
@@ -55,6 +60,16 @@ pub(crate) enum NotStarted {
     Active,
     /// Its window has been freed, or is broken.
     WindowGone,
+    /// Its epoch, or another one of its window, is being recorded.
+    Recording,
+    /// The state of its window forbids the calls that it would make.
+    Sync(SyncError),
+}
+
+impl From<SyncError> for NotStarted {
+    fn from(error: SyncError) -> Self {
+        NotStarted::Sync(error)
+    }
 }
 
 /// What a request waits for.
@@ -68,6 +83,8 @@ enum Source {
     WindowGone,
     /// Continuations.
     Continuations(GroupId),
+    /// A persistent epoch or operation on a window.
+    Recorded(WindowId, Key),
 }
 
 /// One request.
@@ -76,7 +93,7 @@ struct Notice {
     /// Its window, if it has one.
     handle: Option<HostHandle>,
     source: Source,
-    /// For sources other than a window; the engine has the state of the others.
+    /// For `MPI_PROC_NULL` and windows that are gone.
     state: State,
 }
 
@@ -95,7 +112,7 @@ impl Notice {
                     ExpectationState::Met(arrival) => State::Complete(Some(arrival)),
                 }
             }
-            Source::ProcNull | Source::WindowGone => self.state,
+            Source::ProcNull | Source::WindowGone | Source::Recorded(..) => self.state,
             Source::Continuations(group) => match continuations::with(|all| all.state(group)) {
                 GroupState::Inactive => State::Inactive,
                 GroupState::Active => State::Active,
@@ -109,11 +126,15 @@ impl Notice {
 /// All persistent requests of this library.
 pub(crate) struct PersistentRequests {
     table: HashMap<u64, Notice, BuildHasherDefault<HandleHasher>>,
+    recorded: Slab<Recorded>,
 }
 
 impl PersistentRequests {
     pub(crate) const fn new() -> Self {
-        PersistentRequests { table: HashMap::with_hasher(BuildHasherDefault::new()) }
+        PersistentRequests {
+            table: HashMap::with_hasher(BuildHasherDefault::new()),
+            recorded: Slab::new(),
+        }
     }
 
     fn note(&self) {
@@ -134,6 +155,34 @@ impl PersistentRequests {
     /// Adds a continuation request.
     pub(crate) fn insert_continuations(&mut self, request: u64, group: GroupId) {
         self.add(request, None, Source::Continuations(group));
+    }
+
+    /// Adds a request for a persistent epoch or operation on a window.
+    pub(crate) fn insert_recorded(
+        &mut self,
+        request: u64,
+        (handle, window): (HostHandle, WindowId),
+        kept: Kept,
+    ) -> Key {
+        let key = self.recorded.insert(Recorded::new(kept));
+        self.add(request, Some(handle), Source::Recorded(window, key));
+        key
+    }
+
+    /// Ends a record. If its request was freed meanwhile, the record is dropped.
+    pub(crate) fn end_record(&mut self, window: &Window, recorder: Recorder) {
+        if let Some(recorded) = self.recorded.get_mut(recorder.key) {
+            recorded.kept = Kept::Epochs(recorder.finish(window));
+        }
+    }
+
+    /// The persistent epoch or operation of a request, if it is one, and its window.
+    #[inline]
+    pub(crate) fn recorded(&mut self, request: u64) -> Option<(WindowId, &mut Recorded)> {
+        match self.table.get(&request)?.source {
+            Source::Recorded(window, key) => Some((window, self.recorded.get_mut(key)?)),
+            _ => None,
+        }
     }
 
     fn add(&mut self, request: u64, handle: Option<HostHandle>, source: Source) {
@@ -162,14 +211,19 @@ impl PersistentRequests {
     pub(crate) fn waits_on(&self, request: u64) -> Option<(WindowId, ExpectationId)> {
         match self.table.get(&request)?.source {
             Source::Window(window, id) => Some((window, id)),
-            Source::ProcNull | Source::WindowGone | Source::Continuations(_) => None,
+            Source::ProcNull | Source::WindowGone => None,
+            Source::Continuations(_) | Source::Recorded(..) => None,
         }
     }
 
     /// The state of a request. `None`: it is not in the table.
     #[inline]
-    pub(crate) fn state(&self, windows: &Registry, request: u64) -> Option<State> {
-        self.table.get(&request).map(|notice| notice.state(windows))
+    pub(crate) fn state(&mut self, windows: &mut Registry, request: u64) -> Option<State> {
+        let notice = self.table.get(&request)?;
+        Some(match notice.source {
+            Source::Recorded(window, key) => self.recorded[key].state(&mut windows[window]),
+            _ => notice.state(windows),
+        })
     }
 
     /// Starts a request that is in the table. The caller then has its window attended.
@@ -181,14 +235,24 @@ impl PersistentRequests {
             Source::Continuations(group) => {
                 continuations::with(|all| all.start(group));
             }
+            Source::Recorded(window, key) => {
+                self.recorded[key].start(&mut windows[window])?;
+            }
             Source::ProcNull | Source::WindowGone => notice.state = State::Complete(None),
         }
         Ok(())
     }
 
     /// Whether a request can be started.
-    pub(crate) fn may_start(&self, windows: &Registry, request: u64) -> Result<(), NotStarted> {
+    pub(crate) fn may_start(
+        &mut self,
+        windows: &mut Registry,
+        request: u64,
+    ) -> Result<(), NotStarted> {
         let Some(notice) = self.table.get(&request) else { return Err(NotStarted::Active) };
+        if let Source::Recorded(window, key) = notice.source {
+            return self.recorded[key].may_start(&mut windows[window]);
+        }
         match (notice.state(windows), notice.source) {
             (State::Inactive, Source::WindowGone) => Err(NotStarted::WindowGone),
             (State::Inactive, _) => Ok(()),
@@ -200,6 +264,9 @@ impl PersistentRequests {
     /// started again.
     pub(crate) fn deactivate(&mut self, windows: &mut Registry, request: u64) {
         let Some(notice) = self.table.get_mut(&request) else { return };
+        if let Source::Recorded(_, key) = notice.source {
+            return self.recorded[key].deactivate();
+        }
         match (notice.state(windows), notice.source) {
             (State::Complete(_), Source::Window(window, id)) => {
                 windows[window].engine.make_idle(id);
@@ -224,6 +291,9 @@ impl PersistentRequests {
         match notice.source {
             Source::Window(window, id) => windows[window].engine.abandon(id),
             Source::Continuations(group) => continuations::with(|all| all.free(group)),
+            Source::Recorded(_, key) => {
+                self.recorded.remove(key);
+            }
             Source::ProcNull | Source::WindowGone => {}
         }
         self.note();
@@ -232,13 +302,18 @@ impl PersistentRequests {
 
     /// Detaches the requests of a window that is about to be freed. They keep their state and
     /// cannot be started again. None of them is active, unless the window is broken.
-    pub(crate) fn forget(&mut self, windows: &Registry, window: WindowId) {
-        self.table.retain(|_, notice| {
-            if matches!(notice.source, Source::Window(of, _) if of == window) {
-                (notice.state, notice.source) = (notice.state(windows), Source::WindowGone);
-            }
-            true
-        });
+    pub(crate) fn forget(&mut self, windows: &mut Registry, window: WindowId) {
+        for notice in self.table.values_mut() {
+            let state = match notice.source {
+                Source::Window(of, _) if of == window => notice.state(windows),
+                Source::Recorded(of, key) if of == window => {
+                    let recorded = self.recorded.take(key);
+                    recorded.map_or(State::Inactive, |mut old| old.state(&mut windows[window]))
+                }
+                _ => continue,
+            };
+            (notice.state, notice.source) = (state, Source::WindowGone);
+        }
     }
 }
 

@@ -50,6 +50,8 @@ impl WindowId {
 pub(crate) enum HandleState {
     /// This library serves the window.
     Ours(WindowId),
+    /// As [`Ours`](Self::Ours), while calls on the window are recorded for a persistent epoch.
+    Recording(WindowId),
     /// Made by an interposed constructor and left to the host.
     Host,
     /// Freed. The host has not reused the handle since.
@@ -192,11 +194,28 @@ impl Registry {
         if self.windows.last_id != id {
             self.windows.set_last(id);
         }
+        if self.windows.last.as_deref().is_some_and(|window| window.recorder.is_some()) {
+            // The next calls are to be recorded.
+            self.windows.last_handle = NO_HANDLE;
+        }
     }
 
-    /// As [`call`](Self::call); returns the window's number.
+    /// As [`call`](Self::call); returns the window's number, also while its calls are recorded.
     pub(crate) fn ours(&mut self, handle: HostHandle) -> Option<WindowId> {
-        self.call(handle).then(|| self.called_id())
+        if self.call(handle) {
+            return Some(self.called_id());
+        }
+        match self.state(handle) {
+            Some(HandleState::Recording(id)) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// Has calls on the window find [`HandleState::Recording`] from now on, or no longer.
+    pub(crate) fn set_recording(&mut self, id: WindowId, recording: bool) {
+        let handle = self[id].handle;
+        let state = if recording { HandleState::Recording } else { HandleState::Ours };
+        self.set(handle, state(id));
     }
 
     /// The window of a handle and the memory of `target`, if the call before was on the same window
@@ -319,7 +338,7 @@ impl Registry {
                 LEFT_TO_HOST.store(handle.0, Ordering::Release);
                 false
             }
-            Some(HandleState::Freed) | None => false,
+            Some(HandleState::Recording(_) | HandleState::Freed) | None => false,
         }
     }
 

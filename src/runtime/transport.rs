@@ -103,12 +103,12 @@ impl Transport {
         }
     }
 
-    /// Ends the shape of an operation to `rank` that will never be posted.
+    /// Takes back the shape of an operation to `rank` that will never be posted.
     #[cold]
-    pub(crate) fn drop_shape(&mut self, rank: Rank, shaped: Shaped) {
+    pub(crate) fn take_shape(&mut self, rank: Rank, shaped: Shaped) -> Shape {
         match self {
-            Transport::Shm(port) => port.drop_shape(shaped),
-            Transport::Routed(port) => port.drop_shape(rank, shaped),
+            Transport::Shm(port) => port.take_shape(shaped),
+            Transport::Routed(port) => port.take_shape(rank, shaped),
         }
     }
 

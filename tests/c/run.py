@@ -146,6 +146,7 @@ EXAMPLES = {
     "example_fortran": ("getting-started.md", "fortran", 0),
     "example_counters": ("notified-access.md", "c", 0),
     "example_tags": ("notified-access.md", "c", 1),
+    "example_persistent": ("persistent-epochs.md", "c", 0),
     "example_continuations": ("continuations.md", "c", 0),
 }
 

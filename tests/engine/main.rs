@@ -42,6 +42,7 @@ mod programs;
 mod random;
 mod requests;
 mod resources;
+mod restart;
 mod routes;
 mod tag_matching;
 mod tagged;

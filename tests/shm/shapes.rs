@@ -201,7 +201,7 @@ fn a_refused_operation_keeps_its_shape() {
                 match w.post(&op, Ticket(number)) {
                     Posted::NoResource => {
                         kept += 1;
-                        w.drop_shape(shape);
+                        w.take_shape(shape);
                     }
                     Posted::Complete => {}
                     _ => posted.push(number),

@@ -9,6 +9,7 @@ use crate::mpi::abi::sys::*;
 use crate::mpi::request;
 use crate::mpi::request::continuation;
 use crate::mpi::request::task::pause;
+use crate::mpi::rma::record::in_record;
 use crate::runtime::process::multiple;
 use crate::runtime::progress::{step, sweep, sweep_between_calls, wait_until};
 use crate::runtime::registry::is_left_to_host;
@@ -23,12 +24,14 @@ pub(crate) type Done = Checked<()>;
 /// Runs `body` if the window is ours; calls the host's function otherwise.
 ///
 /// `body` gets the guard, and `guard.windows.called()` is the window. A wait gives up the guard;
-/// after one, `body` finds the window by its `WindowId` instead.
+/// after one, `body` finds the window by its `WindowId` instead. While an epoch is recorded on the
+/// window, runs `recorded` in the place of `body`.
 #[inline(always)]
 pub(crate) fn on_window(
     call: &'static str,
     window: MPI_Win,
     body: impl FnOnce(Guard) -> Done,
+    recorded: impl FnOnce(Guard, WindowId) -> Done,
     host: impl FnOnce() -> c_int,
 ) -> c_int {
     if is_left_to_host(HostHandle(window.key())) {
@@ -42,6 +45,9 @@ pub(crate) fn on_window(
             return code;
         }
         let state = guard.windows.state(HostHandle(window.key()));
+        if let Some(HandleState::Recording(id)) = state {
+            return end(call, window, in_record(guard, id, recorded));
+        }
         drop(guard);
         if state == Some(HandleState::Freed) { not_a_window(call) } else { host() }
     })
@@ -54,6 +60,7 @@ pub(crate) fn on_our_window(
     call: &'static str,
     window: MPI_Win,
     body: impl FnOnce(Guard) -> Done,
+    recorded: impl FnOnce(Guard, WindowId) -> Done,
 ) -> c_int {
     boundary(call, || {
         let mut guard = enter();
@@ -63,6 +70,9 @@ pub(crate) fn on_our_window(
             return code;
         }
         let state = guard.windows.state(HostHandle(window.key()));
+        if let Some(HandleState::Recording(id)) = state {
+            return end(call, window, in_record(guard, id, recorded));
+        }
         drop(guard);
         left_to_host(call, window, state)
     })
@@ -294,13 +304,16 @@ fn deliver_pending(
 /// A call names the host's function (`=> PMPI_*`), unless only this library has it. Its output
 /// arguments follow a semicolon, with the types of what they point to, and `$body` gets them as
 /// [`Out`]. `unless` is tried first: if it is `Some`, that is the call's code. `given` makes a
-/// check without the guard: `Ok` has a value for `$body`, `Err` the call's code.
+/// check without the guard: `Ok` has a value for `$body`, `Err` the call's code. `recorded` is the
+/// call while an epoch is recorded on the window; without it, the call is refused then.
 macro_rules! window_calls {
     ($win:ident; $(
         $(#[$doc:meta])* $name:ident $arguments:tt $(=> $host:ident)?, $body:expr
-        $(, unless $first:expr)? $(, given $value:ident = $check:expr)?;
+        $(, unless $first:expr)? $(, given $value:ident = $check:expr)?
+        $(, recorded $recorded:expr)?;
     )*) => {$(
-        window_calls! { @define $win; $(#[$doc])* $name $arguments [$($host)?] $body,
+        window_calls! { @define $win; $(#[$doc])* $name $arguments
+            [[$($host)?] [$($recorded)?]] $body,
             $($first)? $(given $value = $check)? }
     )*};
     (@define $win:ident; $(#[$doc:meta])* $name:ident
@@ -357,18 +370,23 @@ macro_rules! window_calls {
         // SAFETY: the application's arguments, passed on.
         unsafe { rest($($arg,)* $($($out),*)?) }
     }};
-    (@on $win:ident, $name:ident, [$host:ident]
+    (@on $win:ident, $name:ident, [$host:tt []] $arguments:tt $body:expr) => {
+        window_calls! { @on $win, $name, [$host [$crate::mpi::rma::record::refused]]
+            $arguments $body }
+    };
+    (@on $win:ident, $name:ident, [[$host:ident] [$recorded:expr]]
      ($($arg:ident),* $(; $($out:ident),*)?) $body:expr) => {
         $crate::mpi::rma::call::on_window(
             stringify!($name),
             $win,
             $body,
+            $recorded,
             // SAFETY: the application's arguments, passed on.
             || unsafe { $host($($arg,)* $($($out.as_ptr().cast()),*)?) },
         )
     };
-    (@on $win:ident, $name:ident, [] $arguments:tt $body:expr) => {
-        $crate::mpi::rma::call::on_our_window(stringify!($name), $win, $body)
+    (@on $win:ident, $name:ident, [[] [$recorded:expr]] $arguments:tt $body:expr) => {
+        $crate::mpi::rma::call::on_our_window(stringify!($name), $win, $body, $recorded)
     };
 }
 pub(crate) use window_calls;

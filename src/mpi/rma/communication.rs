@@ -12,6 +12,7 @@ use crate::mpi::rma::args::{self, Buffer, Target};
 use crate::mpi::rma::call::{Checked, Done, admit, deliver, window_calls};
 use crate::mpi::rma::fast_path;
 use crate::mpi::rma::notify::{by_window, notified, with_counter, with_tag};
+use crate::mpi::rma::record::{persistent, recording};
 use crate::runtime::progress::sweep_between_calls;
 use crate::runtime::{Guard, Scope, Window, with_port};
 
@@ -41,7 +42,7 @@ fn issue_request(window: &mut Window, op: Option<Op>) -> Checked<Outcome> {
 #[cold]
 fn refused(window: &mut Window, op: &Op, error: SyncError) -> Fault {
     if let Some(shape) = op.shape {
-        window.port.drop_shape(op.target, shape);
+        window.port.take_shape(op.target, shape);
     }
     error.into()
 }
@@ -101,6 +102,22 @@ fn communicate_passively(
     })
 }
 
+/// Calls that issue an operation. A form names `communicate` or, with the argument `request`,
+/// `communicate_request`; `$make` checks the arguments and makes the operation.
+macro_rules! operations {
+    ($win:ident; $(
+        $(#[$doc:meta])* $name:ident $arguments:tt $(=> $host:ident)?,
+        $form:ident $(($request:ident))?, $make:expr $(, unless $first:expr)?;
+    )*) => {
+        window_calls! { $win; $(
+            $(#[$doc])* $name $arguments $(=> $host)?,
+                |guard| $form(guard, $($request,)? $make)
+                $(, unless $first)?,
+                recorded |guard, id| recording::$form(guard, id, $($request,)? $make);
+        )* }
+    };
+}
+
 /// `MPI_Put` and `MPI_Get` and their forms, for one of the two and one type of count. A form names
 /// `communicate` or, with the argument `request`, `communicate_request`; what gives its
 /// notification, and from which argument; and its fast path, if it has one.
@@ -109,7 +126,7 @@ macro_rules! transfers {
         $name:ident $(=> $host:ident)?, $form:ident $(($request:ident))?,
         $notification:ident $(($extra:ident))? $(, unless $fast:ident($($also:ident)?))?;
     )*) => {
-        window_calls! { win; $(
+        operations! { win; $(
             /// Moves data between this process and a target's window, and may notify the target.
             $name(
                 origin_addr: $pointer, origin_count: $count, origin_datatype: MPI_Datatype,
@@ -117,7 +134,7 @@ macro_rules! transfers {
                 target_datatype: MPI_Datatype, $($extra: c_int,)? win: MPI_Win
                 $(; $request: MPI_Request)?
             ) $(=> $host)?,
-                |guard| $form(guard, $($request,)? |window| {
+                $form $(($request))?, |window| {
                     let notification = $notification(window, target_rank $(, $extra)?)?;
                     let made = args::transfer(
                         window,
@@ -126,7 +143,7 @@ macro_rules! transfers {
                         Target::new(target_rank, target_disp, target_count as i64, target_datatype),
                     )?;
                     Ok(notified(made, notification))
-                })
+                }
                 // The same values as above. Passed from here to there, they would go through
                 // memory.
                 $(, unless {
@@ -146,7 +163,7 @@ macro_rules! accumulates {
         $name:ident $(=> $host:ident)?, $form:ident $(($request:ident))?,
         $notification:ident $(($extra:ident))?;
     )*) => {
-        window_calls! { win; $(
+        operations! { win; $(
             /// Reduces data into a target's window, and may notify the target.
             $name(
                 origin_addr: *const c_void, origin_count: $count, origin_datatype: MPI_Datatype,
@@ -154,7 +171,7 @@ macro_rules! accumulates {
                 target_datatype: MPI_Datatype, op: MPI_Op, $($extra: c_int,)? win: MPI_Win
                 $(; $request: MPI_Request)?
             ) $(=> $host)?,
-                |guard| $form(guard, $($request,)? |window| {
+                $form $(($request))?, |window| {
                     let notification = $notification(window, target_rank $(, $extra)?)?;
                     let made = args::accumulate(
                         window,
@@ -163,7 +180,7 @@ macro_rules! accumulates {
                         op,
                     )?;
                     Ok(notified(made, notification))
-                });
+                };
         )* }
     };
 }
@@ -174,7 +191,7 @@ macro_rules! get_accumulates {
         $name:ident $(=> $host:ident)?, $form:ident $(($request:ident))?,
         $notification:ident $(($extra:ident))?;
     )*) => {
-        window_calls! { win; $(
+        operations! { win; $(
             /// Fetches a target's data and reduces ours into it, and may notify the target.
             $name(
                 origin_addr: *const c_void, origin_count: $count, origin_datatype: MPI_Datatype,
@@ -183,7 +200,7 @@ macro_rules! get_accumulates {
                 target_datatype: MPI_Datatype, op: MPI_Op, $($extra: c_int,)? win: MPI_Win
                 $(; $request: MPI_Request)?
             ) $(=> $host)?,
-                |guard| $form(guard, $($request,)? |window| {
+                $form $(($request))?, |window| {
                     let notification = $notification(window, target_rank $(, $extra)?)?;
                     let made = args::get_accumulate(
                         window,
@@ -193,7 +210,7 @@ macro_rules! get_accumulates {
                         op,
                     )?;
                     Ok(notified(made, notification))
-                });
+                };
         )* }
     };
 }
@@ -227,6 +244,19 @@ get_accumulates! { c_int;
     MPIX_Rget_accumulate_notify, communicate_request(request), with_counter(notification_idx);
 }
 
+transfers! { Put(*const c_void), c_int;
+    MPIX_Put_init, persistent(request), by_window;
+    MPIX_Put_notify_init, persistent(request), with_counter(notification_idx);
+}
+transfers! { Get(*mut c_void), c_int;
+    MPIX_Get_init, persistent(request), by_window;
+    MPIX_Get_notify_init, persistent(request), with_counter(notification_idx);
+}
+accumulates! { c_int;
+    MPIX_Accumulate_init, persistent(request), by_window;
+    MPIX_Accumulate_notify_init, persistent(request), with_counter(notification_idx);
+}
+
 #[cfg(mpi_large_count)]
 transfers! { Put(*const c_void), MPI_Count;
     MPI_Put_c => PMPI_Put_c, communicate, by_window, unless transfer();
@@ -249,6 +279,8 @@ get_accumulates! { MPI_Count;
 }
 
 transfers! { Put(*const c_void), MPI_Count;
+    MPIX_Put_init_c, persistent(request), by_window;
+    MPIX_Put_notify_init_c, persistent(request), with_counter(notification_idx);
     MPIX_Put_notify_c, communicate, with_counter(notification_idx),
         unless notified(notification_idx);
     MPIX_Rput_notify_c, communicate_request(request), with_counter(notification_idx);
@@ -256,6 +288,8 @@ transfers! { Put(*const c_void), MPI_Count;
     MPIX_Rput_tagged_c, communicate_request(request), with_tag(tag);
 }
 transfers! { Get(*mut c_void), MPI_Count;
+    MPIX_Get_init_c, persistent(request), by_window;
+    MPIX_Get_notify_init_c, persistent(request), with_counter(notification_idx);
     MPIX_Get_notify_c, communicate, with_counter(notification_idx),
         unless notified(notification_idx);
     MPIX_Rget_notify_c, communicate_request(request), with_counter(notification_idx);
@@ -263,6 +297,8 @@ transfers! { Get(*mut c_void), MPI_Count;
     MPIX_Rget_tagged_c, communicate_request(request), with_tag(tag);
 }
 accumulates! { MPI_Count;
+    MPIX_Accumulate_init_c, persistent(request), by_window;
+    MPIX_Accumulate_notify_init_c, persistent(request), with_counter(notification_idx);
     MPIX_Accumulate_notify_c, communicate, with_counter(notification_idx);
     MPIX_Raccumulate_notify_c, communicate_request(request), with_counter(notification_idx);
 }
@@ -277,20 +313,20 @@ macro_rules! on_one_element {
     ($form:ident $(($request:ident))?, $notification:ident $(($extra:ident))?;
      $fetch:ident $(=> $host_fetch:ident, unless $fast_fetch:ident)?;
      $swap:ident $(=> $host_swap:ident, unless $fast_swap:ident)?) => {
-        window_calls! { win;
+        operations! { win;
             /// Fetches one element of a target and reduces ours into it, and may notify the target.
             $fetch(
                 origin_addr: *const c_void, result_addr: *mut c_void, datatype: MPI_Datatype,
                 target_rank: c_int, target_disp: MPI_Aint, op: MPI_Op, $($extra: c_int,)?
                 win: MPI_Win $(; $request: MPI_Request)?
             ) $(=> $host_fetch)?,
-                |guard| $form(guard, $($request,)? |window| {
+                $form $(($request))?, |window| {
                     let notification = $notification(window, target_rank $(, $extra)?)?;
                     let buffers = [origin_addr, result_addr.cast_const()];
                     let made = args::fetch_and_op(
                         window, buffers, datatype, target_rank, target_disp, op)?;
                     Ok(notified(made, notification))
-                })
+                }
                 $(, unless {
                     let buffers = [origin_addr, result_addr.cast_const()];
                     let place = (target_rank, target_disp);
@@ -304,13 +340,13 @@ macro_rules! on_one_element {
                 datatype: MPI_Datatype, target_rank: c_int, target_disp: MPI_Aint,
                 $($extra: c_int,)? win: MPI_Win $(; $request: MPI_Request)?
             ) $(=> $host_swap)?,
-                |guard| $form(guard, $($request,)? |window| {
+                $form $(($request))?, |window| {
                     let notification = $notification(window, target_rank $(, $extra)?)?;
                     let buffers = [origin_addr, compare_addr, result_addr.cast_const()];
                     let made = args::compare_and_swap(
                         window, buffers, datatype, target_rank, target_disp)?;
                     Ok(notified(made, notification))
-                })
+                }
                 $(, unless {
                     let buffers = [origin_addr, compare_addr, result_addr.cast_const()];
                     let place = (target_rank, target_disp);
@@ -332,12 +368,12 @@ on_one_element! { communicate_passively(request), by_window;
     MPIX_Rfetch_and_op; MPIX_Rcompare_and_swap
 }
 
-window_calls! { win;
+operations! { win;
     /// Notifies the target.
     MPIX_Notify(target_rank: c_int, notification_idx: c_int, win: MPI_Win),
-        |guard| communicate(guard, |window| {
+        communicate, |window| {
             Ok(notified(None, with_counter(window, target_rank, notification_idx)?))
-        }),
+        },
         // SAFETY: MPI demands of the call that the window exists.
         unless unsafe { fast_path::notify(win, target_rank, notification_idx) };
 }

@@ -6,6 +6,7 @@
 //! | `sync` | calls that open, close and flush epochs |
 //! | `communication` | put, get, accumulate and their kin, with their notifying forms |
 //! | `notify` | notifications of an operation's target |
+//! | `record` | persistent epochs and operations, and calls that are recorded |
 //! | `fast_path` | puts and gets that are plain copies |
 //! | `args`, `shaped` | checked arguments: of predefined datatypes, and of derived ones |
 
@@ -14,5 +15,6 @@ pub(crate) mod call;
 pub(crate) mod communication;
 pub(crate) mod fast_path;
 pub(crate) mod notify;
+pub(crate) mod record;
 pub(crate) mod shaped;
 pub(crate) mod sync;

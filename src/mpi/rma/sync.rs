@@ -10,7 +10,7 @@ use std::sync::atomic::{Ordering, fence as memory_fence};
 
 use smallvec::SmallVec;
 
-use crate::engine::{self, Assert, LockHeld, LockMode, Outcome};
+use crate::engine::{self, Assert, LockHeld, LockMode, Outcome, SyncCall};
 use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host_calls;
@@ -21,6 +21,7 @@ use crate::mpi::rma::call::{
     wait_unless_broken, window_calls,
 };
 use crate::mpi::rma::fast_path;
+use crate::mpi::rma::record::{nonblocking_sync, sync};
 use crate::runtime::process::multiple;
 use crate::runtime::progress::{oversubscribed, sweep, wait_until};
 use crate::runtime::registry::is_left_to_host;
@@ -77,9 +78,22 @@ fn ranks(window: &mut Window, Members { group, size }: Members) -> Checked<Small
     Ok(there)
 }
 
+/// The assertion of a post.
+#[inline(always)]
+fn of_post(assert: c_int) -> Checked<Assert> {
+    assertion(assert, MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT)
+}
+
+/// The assertion of a fence.
+#[inline(always)]
+fn of_fence(assert: c_int) -> Checked<Assert> {
+    let allowed = MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED;
+    assertion(assert, allowed)
+}
+
 /// `MPI_Win_post`.
 fn post(window: &mut Window, group: Members, assert: c_int) -> Done {
-    let assert = assertion(assert, MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT)?;
+    let assert = of_post(assert)?;
     let group = ranks(window, group)?;
     Ok(with_port!(&mut window.port, port => window.engine.post(port, &group, assert))?)
 }
@@ -114,10 +128,7 @@ fn polling_pays(window: &Window) -> bool {
 #[inline(always)]
 fn fence(window: &mut Window, assert: c_int) -> Checked<Outcome> {
     window.close_fast_path();
-    let assert = assertion(
-        assert,
-        MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED,
-    )?;
+    let assert = of_fence(assert)?;
     Ok(with_port!(&mut window.port, port => window.engine.fence(port, assert))?)
 }
 
@@ -397,6 +408,40 @@ fn test_after_receiving(guard: &mut Guard) -> Result<bool, Fault> {
     Ok(false)
 }
 
+/// The calls of this module, as they are recorded for a persistent epoch [PE-1].
+mod recorded {
+    use super::*;
+
+    type Made = Checked<Option<SyncCall>>;
+
+    pub(super) fn post(window: &mut Window, group: Members, assert: c_int) -> Made {
+        of_post(assert)?;
+        Ok(Some(SyncCall::Post(ranks(window, group)?.into_vec().into())))
+    }
+
+    pub(super) fn start(window: &mut Window, group: Members, assert: c_int) -> Made {
+        assertion(assert, MPI_MODE_NOCHECK)?;
+        Ok(Some(SyncCall::Start(ranks(window, group)?.into_vec().into())))
+    }
+
+    pub(super) fn fence(assert: c_int) -> Made {
+        Ok(Some(SyncCall::Fence(of_fence(assert)?)))
+    }
+
+    pub(super) fn lock(window: &mut Window, kind: c_int, rank: c_int, assert: c_int) -> Made {
+        let arguments = lock_arguments(window, kind, rank, assert)?;
+        Ok(arguments.map(|(mode, rank, assert)| SyncCall::Lock(mode, rank, assert)))
+    }
+
+    pub(super) fn unlock(window: &mut Window, rank: c_int) -> Made {
+        Ok(args::rank(window, rank, OUTSIDE)?.map(SyncCall::Unlock))
+    }
+
+    pub(super) fn lock_all(assert: c_int) -> Made {
+        Ok(Some(SyncCall::LockAll(assertion(assert, MPI_MODE_NOCHECK)?)))
+    }
+}
+
 /// As [`members`], unless the window is left to the host, which checks the group itself.
 #[inline(always)]
 fn members_unless_left(window: MPI_Win, group: MPI_Group) -> Result<Members, c_int> {
@@ -410,33 +455,44 @@ window_calls! { win;
     /// Opens an exposure epoch [EP-1].
     MPI_Win_post(group: MPI_Group, assert: c_int, win: MPI_Win) => PMPI_Win_post,
         |mut guard| post(guard.windows.called(), members, assert),
-        given members = members_unless_left(win, group);
+        given members = members_unless_left(win, group),
+        recorded |guard, id| sync(guard, id, |window| recorded::post(window, members, assert));
     /// Opens an access epoch [EP-1].
     MPI_Win_start(group: MPI_Group, assert: c_int, win: MPI_Win) => PMPI_Win_start,
         |mut guard| start_and_expect(&mut guard, members, assert),
-        given members = members_unless_left(win, group);
+        given members = members_unless_left(win, group),
+        recorded |guard, id| sync(guard, id, |window| recorded::start(window, members, assert));
     /// Closes the access epoch.
     MPI_Win_complete(win: MPI_Win) => PMPI_Win_complete,
-        |guard| poll_and_block(guard, None, complete);
+        |guard| poll_and_block(guard, None, complete),
+        recorded |guard, id| sync(guard, id, |_| Ok(Some(SyncCall::Complete)));
     /// Closes the exposure epoch.
-    MPI_Win_wait(win: MPI_Win) => PMPI_Win_wait, |guard| block(guard, NOWHERE, poll_and_wait);
+    MPI_Win_wait(win: MPI_Win) => PMPI_Win_wait, |guard| block(guard, NOWHERE, poll_and_wait),
+        recorded |guard, id| sync(guard, id, |_| Ok(Some(SyncCall::Wait)));
     /// Tests whether all origins have completed, and closes the exposure epoch then.
     MPI_Win_test(win: MPI_Win; flag: c_int) => PMPI_Win_test, |guard| test(guard, flag);
     /// Closes a fence epoch and opens the next.
     MPI_Win_fence(assert: c_int, win: MPI_Win) => PMPI_Win_fence,
-        |guard| block(guard, None, |window| fence(window, assert));
+        |guard| block(guard, None, |window| fence(window, assert)),
+        recorded |guard, id| sync(guard, id, |_| recorded::fence(assert));
     /// Locks a target.
     MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: MPI_Win) => PMPI_Win_lock,
-        |guard| lock_and_wait(guard, lock_type, rank, assert);
+        |guard| lock_and_wait(guard, lock_type, rank, assert),
+        recorded |guard, id| sync(guard, id, |window| {
+            recorded::lock(window, lock_type, rank, assert)
+        });
     /// Releases the lock of a target.
     MPI_Win_unlock(rank: c_int, win: MPI_Win) => PMPI_Win_unlock,
-        |guard| poll_and_block(guard, Some(rank as u32), |window| unlock(window, rank));
+        |guard| poll_and_block(guard, Some(rank as u32), |window| unlock(window, rank)),
+        recorded |guard, id| sync(guard, id, |window| recorded::unlock(window, rank));
     /// Locks all targets.
     MPI_Win_lock_all(assert: c_int, win: MPI_Win) => PMPI_Win_lock_all,
-        |guard| lock_all_and_wait(guard, assert);
+        |guard| lock_all_and_wait(guard, assert),
+        recorded |guard, id| sync(guard, id, |_| recorded::lock_all(assert));
     /// Releases the locks of all targets.
     MPI_Win_unlock_all(win: MPI_Win) => PMPI_Win_unlock_all,
-        |guard| poll_and_block(guard, None, unlock_all);
+        |guard| poll_and_block(guard, None, unlock_all),
+        recorded |guard, id| sync(guard, id, |_| Ok(Some(SyncCall::UnlockAll)));
     /// Completes the operations to a target, at origin and target.
     MPI_Win_flush(rank: c_int, win: MPI_Win) => PMPI_Win_flush,
         |guard| poll_and_block(guard, Some(rank as u32), |window| flush(window, rank, false)),
@@ -495,39 +551,58 @@ window_calls! { win;
     /// Opens an exposure epoch to the processes of `group`.
     MPIX_Win_ipost(group: MPI_Group, assert: c_int, win: MPI_Win; request: MPI_Request),
         |guard| opening(guard, request, |window| post(window, members, assert)),
-        given members = members(group);
+        given members = members(group),
+        recorded |guard, id| nonblocking_sync(guard, id, request, |window| {
+            recorded::post(window, members, assert)
+        });
     /// Opens an access epoch to the processes of `group`.
     MPIX_Win_istart(group: MPI_Group, assert: c_int, win: MPI_Win; request: MPI_Request),
         |guard| opening(guard, request, |window| start(window, members, assert)),
-        given members = members(group);
+        given members = members(group),
+        recorded |guard, id| nonblocking_sync(guard, id, request, |window| {
+            recorded::start(window, members, assert)
+        });
     /// Closes the access epoch; complete when its operations are.
     MPIX_Win_icomplete(win: MPI_Win; request: MPI_Request),
-        |guard| closing(guard, request, None, complete);
+        |guard| closing(guard, request, None, complete),
+        recorded |guard, id| nonblocking_sync(guard, id, request, |_| Ok(Some(SyncCall::Complete)));
     /// Closes the exposure epoch; complete when every origin has completed its access.
     MPIX_Win_iwait(win: MPI_Win; request: MPI_Request),
-        |guard| closing(guard, request, NOWHERE, wait);
+        |guard| closing(guard, request, NOWHERE, wait),
+        recorded |guard, id| nonblocking_sync(guard, id, request, |_| Ok(Some(SyncCall::Wait)));
     /// Closes a fence epoch and opens the next; complete when the operations before it are, and all
     /// processes have called.
     MPIX_Win_ifence(assert: c_int, win: MPI_Win; request: MPI_Request),
-        |guard| closing(guard, request, None, |window| fence(window, assert));
+        |guard| closing(guard, request, None, |window| fence(window, assert)),
+        recorded |guard, id| nonblocking_sync(guard, id, request, |_| recorded::fence(assert));
     /// Opens a lock epoch.
     MPIX_Win_ilock(
         lock_type: c_int, rank: c_int, assert: c_int, win: MPI_Win; request: MPI_Request
     ),
         |guard| opening(guard, request, |window| {
             lock(window, "MPIX_Win_ilock", lock_type, rank, assert).map(|_| ())
+        }),
+        recorded |guard, id| nonblocking_sync(guard, id, request, |window| {
+            recorded::lock(window, lock_type, rank, assert)
         });
     /// Closes a lock epoch; complete when its operations are, at the target too.
     MPIX_Win_iunlock(rank: c_int, win: MPI_Win; request: MPI_Request),
-        |guard| closing(guard, request, Some(rank as u32), |window| unlock(window, rank));
+        |guard| closing(guard, request, Some(rank as u32), |window| unlock(window, rank)),
+        recorded |guard, id| nonblocking_sync(guard, id, request, |window| {
+            recorded::unlock(window, rank)
+        });
     /// Opens a shared lock epoch to all processes.
     MPIX_Win_ilock_all(assert: c_int, win: MPI_Win; request: MPI_Request),
         |guard| opening(guard, request, |window| {
             lock_all(window, "MPIX_Win_ilock_all", assert)
-        });
+        }),
+        recorded |guard, id| nonblocking_sync(guard, id, request, |_| recorded::lock_all(assert));
     /// Closes the lock_all epoch; complete when its operations are, at their targets too.
     MPIX_Win_iunlock_all(win: MPI_Win; request: MPI_Request),
-        |guard| closing(guard, request, None, unlock_all);
+        |guard| closing(guard, request, None, unlock_all),
+        recorded |guard, id| nonblocking_sync(guard, id, request, |_| {
+            Ok(Some(SyncCall::UnlockAll))
+        });
     /// Complete when the operations to `rank` that were called before are, there too.
     MPIX_Win_iflush(rank: c_int, win: MPI_Win; request: MPI_Request),
         |guard| closing(guard, request, Some(rank as u32), |window| {

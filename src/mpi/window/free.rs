@@ -9,6 +9,7 @@ use crate::mpi::abi::sys::*;
 use crate::mpi::progress::hook;
 use crate::mpi::request;
 use crate::mpi::rma::call::Done;
+use crate::mpi::rma::record;
 use crate::runtime::persistent::look;
 use crate::runtime::progress::{note_live, nothing_lives, wait_until};
 use crate::runtime::{Guard, HandleState, HostHandle, Window, WindowId, enter};
@@ -34,6 +35,10 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut MPI_Win) -> c_int {
         let mut guard = enter();
         let (state, ours) = (guard.windows.state(handle), guard.windows.ours(handle));
         match ours {
+            Some(id) if guard[id].recorder.is_some() => {
+                drop(guard);
+                return raise(CALL, Place::Window(window), record::not_allowed());
+            }
             Some(id) => {
                 if let Err(fault) = settle(guard, id) {
                     return raise(CALL, Place::Window(window), fault);
@@ -142,7 +147,7 @@ fn let_waiters_leave(id: WindowId) -> Guard {
 fn discard(id: WindowId) {
     let mut guard = let_waiters_leave(id);
     let runtime = &mut *guard;
-    runtime.persistent.forget(&runtime.windows, id);
+    runtime.persistent.forget(&mut runtime.windows, id);
     let window = runtime.windows.remove_ours(id);
     note_live(runtime);
     if runtime.windows.len() == 0 {

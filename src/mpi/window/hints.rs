@@ -12,7 +12,8 @@ use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::info::{self, ForHost};
 use crate::mpi::rma::call::{Done, broken, on_window, window_calls};
-use crate::runtime::Guard;
+use crate::mpi::rma::record;
+use crate::runtime::{Guard, WindowId};
 
 /// Changes the hints of a window. Collective.
 ///
@@ -50,6 +51,7 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
             refused = host_calls::win_set_info(win, ForHost::of(info).get());
             Ok(())
         },
+        record::refused,
         // SAFETY: the application's arguments, passed on.
         || unsafe { PMPI_Win_set_info(win, info) },
     );
@@ -57,12 +59,12 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
 }
 
 /// `MPI_Win_get_info`.
-fn info_of(mut guard: Guard, info_used: Out<'_, MPI_Info>) -> Done {
+fn info_of(guard: Guard, id: WindowId, info_used: Out<'_, MPI_Info>) -> Done {
     if info_used.is_null() {
         return Err(Fault::new(MPI_ERR_ARG, "info_used is NULL"));
     }
     let threads = guard.settings.is_some_and(|settings| settings.progress_thread());
-    let window = guard.windows.called();
+    let window = &guard[id];
     let handle = MPI_Win::of(window.handle.0);
     let (hints, alignment, progress) =
         (window.hints, window.port.alignment(), window.port.progresses());
@@ -83,7 +85,11 @@ fn info_of(mut guard: Guard, info_used: Out<'_, MPI_Info>) -> Done {
 window_calls! { win;
     /// Returns the hints in use.
     MPI_Win_get_info(win: MPI_Win; info_used: MPI_Info) => PMPI_Win_get_info,
-        |guard| info_of(guard, info_used);
+        |guard| {
+            let id = guard.windows.called_id();
+            info_of(guard, id, info_used)
+        },
+        recorded |guard, id| info_of(guard, id, info_used);
 }
 
 exports! { MPI_Win_set_info(win: MPI_Win, info: MPI_Info); }

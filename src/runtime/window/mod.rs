@@ -13,6 +13,7 @@ use hashbrown::HashMap;
 use super::fast_path::{self, Access, FastPath, MappedTarget};
 use super::process::{Host, multiple};
 use super::progress::Lead;
+use super::recorded::Recorder;
 use super::transport::{Transport, with_port};
 use crate::engine::{self, Notified, Outcome, Rank, RequestId, Watch};
 use crate::transport::shm::RaisedBefore;
@@ -174,6 +175,10 @@ pub(crate) struct Window {
     counter_outputs: HashMap<u32, CounterOutput>,
     /// The last request whose operation failed.
     failed_request: Option<RequestId>,
+    /// Records the calls on this window for a persistent epoch [PE-1].
+    pub(crate) recorder: Option<Box<Recorder>>,
+    /// An operation is being checked that is issued in some later epoch.
+    pub(crate) any_epoch: bool,
 }
 
 impl Window {
@@ -221,6 +226,8 @@ impl Window {
             requests: Vec::new(),
             counter_outputs: HashMap::new(),
             failed_request: None,
+            recorder: None,
+            any_epoch: false,
         }
     }
 
@@ -352,6 +359,15 @@ impl Window {
     /// Whether no epoch or operation of this process can make progress any more.
     pub(crate) fn is_settled(&self) -> bool {
         self.engine.is_quiet() || self.port.is_broken()
+    }
+
+    /// Whether an epoch covers operations to `target`: one that is being recorded, if any. An
+    /// operation that is made for later needs no epoch yet.
+    pub(crate) fn covers(&self, target: Rank) -> bool {
+        match &self.recorder {
+            Some(recorder) => recorder.covers(target),
+            None => self.any_epoch || self.engine.covers(target),
+        }
     }
 
     /// Rank of this process.

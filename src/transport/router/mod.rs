@@ -432,11 +432,11 @@ impl Router {
         }
     }
 
-    /// Drops the shape of an operation to `rank` that will never be posted.
-    pub fn drop_shape(&mut self, rank: Rank, shaped: Shaped) {
+    /// Takes back the shape of an operation to `rank` that will never be posted.
+    pub fn take_shape(&mut self, rank: Rank, shaped: Shaped) -> Shape {
         match self.members.shm_rank(rank) {
-            Some(_) => self.shm.drop_shape(shaped),
-            None => drop(self.shapes.take(shaped)),
+            Some(_) => self.shm.take_shape(shaped),
+            None => self.shapes.take(shaped),
         }
     }
 

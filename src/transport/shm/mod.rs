@@ -184,9 +184,9 @@ impl ShmWindow {
         self.shapes.add(shape)
     }
 
-    /// Drops the shape of an operation that will never be posted.
-    pub fn drop_shape(&mut self, shaped: Shaped) {
-        self.shapes.take(shaped);
+    /// Takes back the shape of an operation that will never be posted.
+    pub fn take_shape(&mut self, shaped: Shaped) -> Shape {
+        self.shapes.take(shaped)
     }
 
     /// Number of shapes of operations that have not been posted.

@@ -1,5 +1,5 @@
 //! Persistent requests of ours, in every call of MPI that takes requests: those for tagged
-//! notifications, and continuation requests.
+//! notifications, those of persistent epochs and operations, and continuation requests.
 //!
 //! The application holds a token: a persistent receive from `MPI_PROC_NULL` that is never started.
 //! So its handle can be stored, compared and converted like any other, but this library makes the
@@ -18,6 +18,7 @@ use std::ffi::c_int;
 
 use smallvec::SmallVec;
 
+use crate::engine::slab::Key;
 use crate::engine::{Arrival, ExpectationId, ExpectationState};
 use crate::mpi::abi::argument::{Out, OutList, cells};
 use crate::mpi::abi::error::{Fault, Place, code_of, raise};
@@ -30,7 +31,9 @@ use crate::mpi::request::continuation;
 use crate::mpi::request::direct::wait_for_request;
 use crate::runtime::continuations::{self, GroupId, GroupState, Properties};
 use crate::runtime::persistent::{self, Failure, NotStarted, State, state_after_look};
-use crate::runtime::progress::{FocusedPoll, step};
+use crate::runtime::process;
+use crate::runtime::progress::{FocusedPoll, step, sweep, sweep_between_calls};
+use crate::runtime::recorded::Kept;
 use crate::runtime::{Guard, HostHandle, WindowId, enter};
 
 /// Makes a request for an expectation of a window, or for none if the source is `MPI_PROC_NULL`.
@@ -48,6 +51,23 @@ pub(crate) fn make(
     guard.persistent.insert(made.key(), window, source);
     request.write(made);
     Some(())
+}
+
+/// Makes a request for a persistent epoch or operation. `None`: the host could not make its token.
+pub(crate) fn make_recorded(
+    guard: &mut Guard,
+    window: WindowId,
+    kept: Kept,
+    request: Out<'_, MPI_Request>,
+) -> Option<Key> {
+    let mut made = MPI_REQUEST_NULL;
+    if host_calls::null_recv_init(request::comm_in_use(), &mut made) != MPI_SUCCESS {
+        return None;
+    }
+    let handle = guard[window].handle;
+    let key = guard.persistent.insert_recorded(made.key(), (handle, window), kept);
+    request.write(made);
+    Some(key)
 }
 
 /// Makes a continuation request. `None`: the host could not make its token.
@@ -72,11 +92,12 @@ fn continuations_of(request: MPI_Request) -> Option<GroupId> {
 
 /// The state of a request, if it is one of ours and active.
 fn active(request: MPI_Request) -> Option<State> {
-    active_in(&enter(), request)
+    active_in(&mut enter(), request)
 }
 
-fn active_in(guard: &Guard, request: MPI_Request) -> Option<State> {
-    guard.persistent.state(&guard.windows, request.key()).filter(|state| *state != State::Inactive)
+fn active_in(runtime: &mut process::State, request: MPI_Request) -> Option<State> {
+    let state = runtime.persistent.state(&mut runtime.windows, request.key());
+    state.filter(|state| *state != State::Inactive)
 }
 
 fn is_complete(request: MPI_Request) -> bool {
@@ -87,7 +108,7 @@ fn is_complete(request: MPI_Request) -> bool {
 fn finish(request: MPI_Request, status: Status<'_>) -> Result<(), Fault> {
     let mut guard = enter();
     let runtime = &mut *guard;
-    let state = runtime.persistent.state(&runtime.windows, request.key());
+    let state = runtime.persistent.state(&mut runtime.windows, request.key());
     runtime.persistent.deactivate(&mut runtime.windows, request.key());
     drop(guard);
     match state {
@@ -107,6 +128,7 @@ fn finish(request: MPI_Request, status: Status<'_>) -> Result<(), Fault> {
 fn fault_of(failure: Failure) -> Fault {
     match failure {
         Failure::Window(why) => Fault::broken(why),
+        Failure::NotAttached => Fault::unattached(),
         Failure::Continuation(code) => {
             let mut class = MPI_ERR_OTHER;
             host_calls::error_class(code, &mut class);
@@ -144,7 +166,11 @@ fn wait_for(request: MPI_Request) {
         continuation::wait(group);
         return;
     }
-    let guard = enter();
+    let mut guard = enter();
+    if let Some((window, _)) = guard.persistent.recorded(request.key()) {
+        drop(wait_for_recorded(guard, window, request));
+        return;
+    }
     let Some((window, id)) = guard.persistent.waits_on(request.key()) else { return };
     let mut focused = FocusedPoll::default();
     drop(wait_for_request(guard, window, |window| {
@@ -154,10 +180,54 @@ fn wait_for(request: MPI_Request) {
     }));
 }
 
+/// Waits until a persistent epoch or operation is complete or has failed. The window is then
+/// freed only after this call has left it, as of other requests.
+fn wait_for_recorded(mut guard: Guard, window: WindowId, request: MPI_Request) -> Guard {
+    loop {
+        let runtime = &mut *guard;
+        let Some((_, recorded)) = runtime.persistent.recorded(request.key()) else { return guard };
+        let found = &mut runtime.windows[window];
+        if recorded.state(found) != State::Active {
+            return guard;
+        }
+        let Some(pending) = recorded.first_pending() else { return guard };
+        guard = wait_for_request(guard, window, |window| {
+            window.port.is_broken() || !window.engine.is_pending(pending)
+        });
+    }
+}
+
+/// `MPI_Wait` for a persistent epoch or operation.
+fn wait_recorded(
+    guard: Guard,
+    window: WindowId,
+    request: MPI_Request,
+    status: Status<'_>,
+) -> Option<c_int> {
+    let mut guard = wait_for_recorded(guard, window, request);
+    let runtime = &mut *guard;
+    // Gone, if another thread has freed it.
+    let (window, recorded) = runtime.persistent.recorded(request.key())?;
+    match recorded.state(&mut runtime.windows[window]) {
+        State::Inactive => return None,
+        State::Complete(_) => recorded.deactivate(),
+        State::Active | State::Failed(_) => {
+            drop(guard);
+            return Some(finish_one("MPI_Wait", request, status));
+        }
+    }
+    drop(guard);
+    fill(status, None);
+    Some(MPI_SUCCESS)
+}
+
 /// `MPI_Wait`. `None`, here and below: no active request of ours is involved.
 pub(crate) fn wait(request: Option<&Cell<MPI_Request>>, status: Status<'_>) -> Option<c_int> {
     let ours = request?.get();
-    let guard = enter();
+    let mut guard = enter();
+    if let Some((window, _)) = guard.persistent.recorded(ours.key()) {
+        return wait_recorded(guard, window, ours, status);
+    }
     let Some((window, id)) = guard.persistent.waits_on(ours.key()) else {
         let continuations = guard.persistent.continuation_request(ours.key());
         drop(guard);
@@ -265,9 +335,10 @@ struct Mixed {
 impl Mixed {
     /// `None`: none of the requests is ours and active.
     fn of(requests: impl Iterator<Item = MPI_Request>) -> Option<Self> {
-        let guard = enter();
+        let mut guard = enter();
         let mut shown: SmallVec<[MPI_Request; 16]> = requests.collect();
-        let is_active = |(_, request): &(usize, MPI_Request)| active_in(&guard, *request).is_some();
+        let is_active =
+            |(_, request): &(usize, MPI_Request)| active_in(&mut guard, *request).is_some();
         let ours: SmallVec<[_; 16]> = shown.iter().copied().enumerate().filter(is_active).collect();
         drop(guard);
         if ours.is_empty() {
@@ -492,31 +563,59 @@ pub(crate) fn wait_some(
 #[cold]
 fn refuse(call: &'static str, request: MPI_Request, reason: NotStarted) -> c_int {
     let window = enter().persistent.window_of(request.key());
-    let fault = Fault::new(
-        MPI_ERR_REQUEST,
-        match reason {
-            NotStarted::Active => "the request is active already",
-            NotStarted::WindowGone => "the window of the request has been freed or is broken",
-        },
-    );
+    let fault = match reason {
+        NotStarted::Active => Fault::new(MPI_ERR_REQUEST, "the request is active already"),
+        NotStarted::WindowGone => {
+            Fault::new(MPI_ERR_REQUEST, "the window of the request has been freed or is broken")
+        }
+        NotStarted::Recording => Fault::new(
+            MPI_ERR_RMA_SYNC,
+            "an epoch is being recorded on the window of the request (MPIX_Win_epoch_init)",
+        ),
+        NotStarted::Sync(error) => error.into(),
+    };
     let place = match (reason, window) {
-        (NotStarted::Active, Some(window)) => Place::Window(MPI_Win::of(window.0)),
-        _ => Place::World,
+        (NotStarted::WindowGone, _) | (_, None) => Place::World,
+        (_, Some(window)) => Place::Window(MPI_Win::of(window.0)),
     };
     raise(call, place, fault)
+}
+
+/// Starts a persistent epoch or operation.
+#[inline]
+fn start_recorded(
+    mut guard: Guard,
+    window: WindowId,
+    request: MPI_Request,
+) -> Result<(), NotStarted> {
+    let runtime = &mut *guard;
+    let Some((_, recorded)) = runtime.persistent.recorded(request.key()) else { return Ok(()) };
+    let found = &mut runtime.windows[window];
+    recorded.may_start(found)?;
+    let waits = recorded.start(found)?;
+    // So that calls of the host drive the window.
+    runtime.windows.attend(window);
+    // A call of ours drives everything [PR-1].
+    if waits {
+        sweep(runtime);
+    } else if runtime.windows.count_call() {
+        sweep_between_calls(runtime);
+    }
+    Ok(())
 }
 
 /// Starts all requests of a list: ours here, the others at the host. None is started if one of ours
 /// cannot be.
 fn start_list(call: &'static str, list: &[Cell<MPI_Request>]) -> Option<c_int> {
-    let guard = enter();
+    let mut guard = enter();
     let ours: SmallVec<[bool; 16]> =
         list.iter().map(|request| guard.persistent.is_known(request.get().key())).collect();
     if !ours.contains(&true) {
         return None;
     }
+    let runtime = &mut *guard;
     let refused = list.iter().zip(&ours).filter(|(_, ours)| **ours).find_map(|(request, _)| {
-        let may_start = guard.persistent.may_start(&guard.windows, request.get().key());
+        let may_start = runtime.persistent.may_start(&mut runtime.windows, request.get().key());
         may_start.err().map(|reason| (request.get(), reason))
     });
     drop(guard);
@@ -528,6 +627,12 @@ fn start_list(call: &'static str, list: &[Cell<MPI_Request>]) -> Option<c_int> {
             let request = request.get();
             let mut guard = enter();
             let runtime = &mut *guard;
+            if let Some((window, _)) = runtime.persistent.recorded(request.key()) {
+                if let Err(reason) = start_recorded(guard, window, request) {
+                    return Some(refuse(call, request, reason));
+                }
+                continue;
+            }
             let started = runtime.persistent.start(&mut runtime.windows, request.key());
             if let Some((window, _)) = runtime.persistent.waits_on(request.key()) {
                 // So that calls of the host drive the window.
@@ -553,6 +658,10 @@ pub(crate) fn start(request: Option<&Cell<MPI_Request>>) -> Option<c_int> {
     let request = request?;
     let ours = request.get();
     let mut guard = enter();
+    if let Some((window, _)) = guard.persistent.recorded(ours.key()) {
+        let started = start_recorded(guard, window, ours);
+        return Some(started.map_or_else(|reason| refuse(CALL, ours, reason), |()| MPI_SUCCESS));
+    }
     let Some((window, id)) = guard.persistent.waits_on(ours.key()) else {
         let group = guard.persistent.continuation_request(ours.key());
         drop(guard);

@@ -1,0 +1,149 @@
+/*
+ * What restarting a persistent epoch costs, beside the same epoch with calls. Two ranks. Prints JSON
+ * lines, in nanoseconds per epoch of eight puts of 8 bytes:
+ *
+ *   lock, lock_all   rank 0 puts into rank 1's window, which is idle
+ *   gats             both ranks: post, start, eight puts, complete, wait
+ *   fence            both ranks: eight puts between two fences; one fence per epoch with calls, two
+ *                    in a record
+ */
+#ifdef PLAIN_HOST
+#include <mpi.h>
+#else
+#include <mpix_rma.h>
+#endif
+
+#include "../common/host.h"
+#include "../common/options.h"
+#include "../common/stats.h"
+#include "../common/timing.h"
+
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#ifdef PLAIN_HOST
+int main(void)
+{
+    fputs("persistent: the plain host has no persistent epochs\n", stderr);
+    return 2;
+}
+#else
+
+enum kind { LOCK, LOCK_ALL, GATS, FENCE, KINDS };
+static const char *const kind_name[KINDS] = {"lock", "lock_all", "gats", "fence"};
+enum { PUTS = 8 };
+
+static int rank;
+static MPI_Win win;
+static MPI_Group other;
+static int64_t *base, values[PUTS];
+static bool right = true;
+
+static void calls(enum kind kind)
+{
+    switch (kind) {
+    case LOCK: MPI_Win_lock(MPI_LOCK_SHARED, 1 - rank, 0, win); break;
+    case LOCK_ALL: MPI_Win_lock_all(0, win); break;
+    case GATS: MPI_Win_post(other, 0, win), MPI_Win_start(other, 0, win); break;
+    default: MPI_Win_fence(0, win); break;
+    }
+    for (int i = 0; i < PUTS; i++)
+        MPI_Put(values + i, 1, MPI_INT64_T, 1 - rank, i, 1, MPI_INT64_T, win);
+    switch (kind) {
+    case LOCK: MPI_Win_unlock(1 - rank, win); break;
+    case LOCK_ALL: MPI_Win_unlock_all(win); break;
+    case GATS: MPI_Win_complete(win), MPI_Win_wait(win); break;
+    default: MPI_Win_fence(0, win); break;
+    }
+}
+
+static double batch(enum kind kind, long epochs, MPI_Request *request)
+{
+    for (int i = 0; i < PUTS; i++)
+        values[i]++;
+    MPI_Barrier(MPI_COMM_WORLD);
+    double begin = now_us();
+    if (rank == 0 || kind == GATS || kind == FENCE)
+        for (long i = 0; i < epochs; i++) {
+            if (request) {
+                MPI_Start(request);
+                MPI_Wait(request, MPI_STATUS_IGNORE);
+            } else {
+                calls(kind);
+            }
+        }
+    double took = (now_us() - begin) / (double)epochs;
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, win);
+    for (int i = 0; rank == 1 && i < PUTS; i++)
+        right &= base[i] == values[i];
+    MPI_Win_unlock(rank, win);
+    return took;
+}
+
+static void measure(enum kind kind, int batches, long epochs)
+{
+    MPI_Request request;
+    double *called = malloc(sizeof *called * (size_t)batches);
+    double *restarted = malloc(sizeof *restarted * (size_t)batches);
+    if (!called || !restarted)
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    MPIX_Win_epoch_init(win, &request);
+    calls(kind);
+    MPIX_Win_epoch_end(win);
+    for (int b = -1; b < batches; b++) { /* the first one warms up */
+        double with_calls = batch(kind, epochs, NULL), with_starts = batch(kind, epochs, &request);
+        if (b >= 0)
+            called[b] = with_calls, restarted[b] = with_starts;
+    }
+    MPI_Request_free(&request);
+    double calls_ns = 1000 * spread_of(called, (size_t)batches).median;
+    double starts_ns = 1000 * spread_of(restarted, (size_t)batches).median;
+    if (rank == 0)
+        printf("{\"bench\":\"%s\",\"host\":\"%s\",\"calls_ns\":%.1f,\"restart_ns\":%.1f,"
+               "\"ratio\":%.3f,\"verified\":%s}\n",
+               kind_name[kind], host_name(), calls_ns, starts_ns, starts_ns / calls_ns,
+               right ? "true" : "false");
+    fflush(stdout);
+    free(called);
+    free(restarted);
+}
+
+int main(int argc, char **argv)
+{
+    int batches = 21, ranks, o;
+    long epochs = 2000;
+    while ((o = getopt(argc, argv, "b:e:")) != -1)
+        switch (o) {
+            case 'b': batches = (int)positive(optarg, "-b"); break;
+            case 'e': epochs = (long)positive(optarg, "-e"); break;
+            default:
+                fputs("usage: mpiexec -n 2 persistent [-b BATCHES] [-e EPOCHS_PER_BATCH]\n", stderr);
+                return 2;
+        }
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (ranks != 2) {
+        fputs("persistent: run with two ranks\n", stderr);
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    MPI_Group all;
+    int peer = 1 - rank, everyone = 0, mine;
+    MPI_Comm_group(MPI_COMM_WORLD, &all);
+    MPI_Group_incl(all, 1, &peer, &other);
+    MPI_Win_allocate(PUTS * 8, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
+    for (enum kind kind = LOCK; kind < KINDS; kind++)
+        measure(kind, batches, epochs);
+    mine = right;
+    MPI_Allreduce(&mine, &everyone, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    MPI_Group_free(&all);
+    MPI_Group_free(&other);
+    MPI_Win_free(&win);
+    MPI_Finalize();
+    return !everyone;
+}
+#endif

@@ -1,0 +1,413 @@
+//! Persistent epochs and operations: what their requests keep, and what a start makes of it
+//! [PE-1 to PE-3].
+//!
+//! A start makes the calls of the record, in their nonblocking forms, without checking arguments
+//! again. Puts and gets to mapped memory are kept as copies with resolved addresses. While the
+//! route to their target is direct, a start makes them without the engine.
+
+use std::ops::Range;
+use std::thread::ThreadId;
+
+use smallvec::SmallVec;
+
+use super::persistent::{Failure, NotStarted, State};
+use super::process::multiple;
+use super::transport::with_port;
+use super::window::Window;
+use crate::engine::slab::Key;
+use crate::engine::{Op, OpKind, Outcome, Rank, Rehearsal, RequestId, SyncCall, SyncError};
+use crate::transport::copy;
+use crate::transport::datatype::Shape;
+use crate::transport::shm::protocol::order_completed;
+
+/// An operation that is kept. Its shape is added anew for each start.
+#[derive(Debug)]
+pub(crate) struct KeptOp {
+    op: Op,
+    shape: Option<Box<Shape>>,
+}
+
+impl KeptOp {
+    /// Takes the shape of an operation that was made for this window.
+    pub(crate) fn of(window: &mut Window, mut op: Op) -> Self {
+        let shape = op.shape.take();
+        let shape = shape.map(|shape| Box::new(window.port.take_shape(op.target, shape)));
+        KeptOp { op, shape }
+    }
+
+    /// The operation to issue now.
+    #[inline]
+    fn to_issue(&self, window: &mut Window) -> Op {
+        let add = |shape: &Shape| window.port.add_shape(self.op.target, shape.clone());
+        Op { shape: self.shape.as_deref().map(add), ..self.op }
+    }
+}
+
+/// A put or get between mapped addresses.
+#[derive(Clone, Copy, Debug)]
+struct Move {
+    from: usize,
+    to: usize,
+    len: usize,
+}
+
+/// A part of recorded epochs.
+#[derive(Debug)]
+enum Step {
+    Sync(SyncCall),
+    /// These operations.
+    Ops(Range<usize>),
+    /// Operations on one target, and the moves to make if its route is direct.
+    Moves {
+        target: Rank,
+        ops: Range<usize>,
+        moves: Range<usize>,
+    },
+}
+
+/// Recorded epochs.
+#[derive(Debug, Default)]
+pub(crate) struct Epochs {
+    steps: Vec<Step>,
+    ops: Vec<KeptOp>,
+    moves: Vec<Move>,
+}
+
+impl Epochs {
+    fn calls(&self) -> impl Iterator<Item = &SyncCall> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Sync(call) => Some(call),
+            Step::Ops(_) | Step::Moves { .. } => None,
+        })
+    }
+
+    /// Resolves the addresses of operations that are copies.
+    fn resolve(&mut self, window: &Window) {
+        for step in std::mem::take(&mut self.steps) {
+            let Step::Ops(ops) = step else {
+                self.steps.push(step);
+                continue;
+            };
+            for at in ops {
+                self.add_resolved(at, self.ops[at].as_move(window));
+            }
+        }
+        self.steps.shrink_to_fit();
+        self.ops.shrink_to_fit();
+        self.moves.shrink_to_fit();
+    }
+
+    fn add_resolved(&mut self, at: usize, found: Option<Move>) {
+        let target = self.ops[at].op.target;
+        let place = self.moves.len();
+        self.moves.extend(found);
+        match (self.steps.last_mut(), found) {
+            (Some(Step::Ops(ops)), None) => ops.end += 1,
+            (Some(Step::Moves { target: same, ops, moves }), Some(_)) if *same == target => {
+                ops.end += 1;
+                moves.end += 1;
+            }
+            (_, None) => self.steps.push(Step::Ops(at..at + 1)),
+            (_, Some(_)) => {
+                let (ops, moves) = (at..at + 1, place..place + 1);
+                self.steps.push(Step::Moves { target, ops, moves });
+            }
+        }
+    }
+
+    /// Makes the calls. Adds the requests of those that are not complete to `pending`.
+    #[inline]
+    fn start(&self, window: &mut Window, pending: &mut Pending) -> Result<(), SyncError> {
+        for step in &self.steps {
+            match step {
+                Step::Sync(call) => {
+                    let outcome = with_port!(&mut window.port, port => {
+                        window.engine.synchronize(port, call)
+                    })?;
+                    if let Outcome::Pending(id) = window.poll_while_moving(outcome) {
+                        pending.push(id);
+                    }
+                }
+                Step::Ops(ops) => self.issue(window, ops.clone())?,
+                Step::Moves { target, ops, moves } => {
+                    self.make_moves(window, *target, ops, moves)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn make_moves(
+        &self,
+        window: &mut Window,
+        target: Rank,
+        ops: &Range<usize>,
+        moves: &Range<usize>,
+    ) -> Result<(), SyncError> {
+        // The first operation may open the route for the others.
+        for made in 0..ops.len() {
+            if window.engine.finds_direct_route(target) {
+                for Move { from, to, len } in &self.moves[moves.start + made..moves.end] {
+                    // SAFETY: the record was checked against the target's memory, which is mapped
+                    // while the window exists. The buffer of this process is the application's for
+                    // as many bytes until the epoch is complete [PE-1].
+                    unsafe { copy(*from as *const u8, *to as *mut u8, *len) };
+                }
+                return Ok(());
+            }
+            let at = ops.start + made;
+            self.issue(window, at..at + 1)?;
+        }
+        Ok(())
+    }
+
+    fn issue(&self, window: &mut Window, ops: Range<usize>) -> Result<(), SyncError> {
+        for kept in &self.ops[ops] {
+            let op = kept.to_issue(window);
+            issue(window, &op)?;
+        }
+        Ok(())
+    }
+
+    /// Whether an operation of these epochs has failed. Each failure is reported once.
+    #[cold]
+    fn have_failed(&self, window: &mut Window) -> bool {
+        let fault = |kept: &KeptOp| window.port.take_fault(Some(kept.op.target)).is_some();
+        self.ops.iter().map(fault).fold(false, |any, failed| any | failed)
+    }
+}
+
+impl KeptOp {
+    /// The copy that the operation is, if it is one.
+    fn as_move(&self, window: &Window) -> Option<Move> {
+        let op = &self.op;
+        if self.shape.is_some() || op.notification.is_some() {
+            return None;
+        }
+        let there = (window.mapped_target(op.target)?.base + op.disp) as usize;
+        let len = op.len as usize;
+        match op.kind {
+            OpKind::Put => Some(Move { from: op.origin.0, to: there, len }),
+            OpKind::Get => Some(Move { from: there, to: op.result.0, len }),
+            _ => None,
+        }
+    }
+}
+
+/// Issues an operation; drops its shape if the engine refuses it.
+fn issue(window: &mut Window, op: &Op) -> Result<(), SyncError> {
+    let issued = with_port!(&mut window.port, port => window.engine.issue(port, op));
+    issued.inspect_err(|_| drop_shape(window, op))
+}
+
+#[cold]
+fn drop_shape(window: &mut Window, op: &Op) {
+    if let Some(shape) = op.shape {
+        window.port.take_shape(op.target, shape);
+    }
+}
+
+/// Requests of the engine that a started request waits for.
+type Pending = SmallVec<[RequestId; 2]>;
+
+/// What a request starts.
+#[derive(Debug)]
+pub(crate) enum Kept {
+    /// Nothing yet: the epochs are being recorded.
+    Recording,
+    Epochs(Epochs),
+    Operation(KeptOp),
+    /// An operation without data.
+    Nothing,
+}
+
+impl Kept {
+    /// An operation that was made for this window, or one without data.
+    pub(crate) fn operation(window: &mut Window, made: Option<Op>) -> Self {
+        made.map_or(Kept::Nothing, |op| Kept::Operation(KeptOp::of(window, op)))
+    }
+}
+
+/// A persistent epoch or operation.
+#[derive(Debug)]
+pub(crate) struct Recorded {
+    pub(super) kept: Kept,
+    state: State,
+    pending: Pending,
+}
+
+impl Recorded {
+    pub(crate) fn new(kept: Kept) -> Self {
+        Recorded { kept, state: State::Inactive, pending: Pending::new() }
+    }
+
+    /// Whether it can be started. Changes nothing [PE-2].
+    pub(crate) fn may_start(&mut self, window: &mut Window) -> Result<(), NotStarted> {
+        if self.state(window) != State::Inactive {
+            return Err(NotStarted::Active);
+        }
+        if window.port.is_broken() {
+            return Err(NotStarted::WindowGone);
+        }
+        if window.recorder.is_some() {
+            return Err(NotStarted::Recording);
+        }
+        match &self.kept {
+            Kept::Recording => Err(NotStarted::Recording),
+            Kept::Epochs(epochs) => Ok(window.engine.may_restart(epochs.calls())?),
+            Kept::Operation(kept) if !window.engine.covers(kept.op.target) => {
+                Err(SyncError::NoAccessEpoch.into())
+            }
+            Kept::Operation(_) | Kept::Nothing => Ok(()),
+        }
+    }
+
+    /// Starts what [`may_start`](Self::may_start) has permitted. True if it is not complete.
+    #[inline]
+    pub(crate) fn start(&mut self, window: &mut Window) -> Result<bool, NotStarted> {
+        match &self.kept {
+            Kept::Epochs(epochs) => {
+                window.close_fast_path();
+                epochs.start(window, &mut self.pending)?;
+            }
+            Kept::Operation(kept) => {
+                let op = kept.to_issue(window);
+                self.pending.extend(issue_for_request(window, &op)?);
+                window.update_fast_path(op.target);
+            }
+            Kept::Nothing | Kept::Recording => {}
+        }
+        self.state = State::Active;
+        let waits = !self.pending.is_empty();
+        if !waits {
+            self.look(window);
+        }
+        Ok(waits)
+    }
+
+    /// Looks whether a request that is active has completed or failed.
+    #[inline]
+    pub(crate) fn state(&mut self, window: &mut Window) -> State {
+        if self.state == State::Active {
+            self.look(window);
+        }
+        self.state
+    }
+
+    /// A request of the engine that it waits for.
+    pub(crate) fn first_pending(&self) -> Option<RequestId> {
+        self.pending.first().copied()
+    }
+
+    fn look(&mut self, window: &mut Window) {
+        let failed = self.operation_has_failed(window);
+        self.pending.retain(|id| window.engine.is_pending(*id));
+        if self.pending.is_empty() {
+            order_completed();
+            self.state = match &self.kept {
+                Kept::Epochs(epochs) if window.port.uses_network() => {
+                    completed(epochs.have_failed(window))
+                }
+                _ => completed(failed),
+            };
+        } else if window.port.is_broken() {
+            self.pending.clear();
+            self.state = State::Failed(Failure::Window(window.port.lost().map(|(_, why)| why)));
+        }
+    }
+
+    fn operation_has_failed(&self, window: &mut Window) -> bool {
+        match (&self.kept, self.pending.first()) {
+            (Kept::Operation(_), Some(id)) if !window.engine.is_pending(*id) => {
+                window.has_failed(*id)
+            }
+            _ => false,
+        }
+    }
+
+    /// Makes a request that is complete or has failed inactive.
+    pub(crate) fn deactivate(&mut self) {
+        if self.state != State::Active {
+            self.state = State::Inactive;
+        }
+    }
+}
+
+fn completed(failed: bool) -> State {
+    if failed { State::Failed(Failure::NotAttached) } else { State::Complete(None) }
+}
+
+/// Issues an operation as its R-form. Returns its request, unless it is complete.
+fn issue_for_request(window: &mut Window, op: &Op) -> Result<Option<RequestId>, SyncError> {
+    if op.len == 0 {
+        return issue(window, op).map(|()| None);
+    }
+    let issued = with_port!(&mut window.port, port => window.engine.issue_request(port, op));
+    match issued.inspect_err(|_| drop_shape(window, op))? {
+        Outcome::Pending(id) => Ok(Some(id)),
+        Outcome::Complete => Ok(None),
+    }
+}
+
+/// Records the epochs of a window.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    /// Whose request it is, in the table of persistent requests.
+    pub(super) key: Key,
+    /// The thread whose calls are recorded.
+    thread: ThreadId,
+    rehearsal: Rehearsal,
+    epochs: Epochs,
+}
+
+impl Recorder {
+    pub(crate) fn new(window: &Window, key: Key) -> Self {
+        Recorder {
+            key,
+            thread: std::thread::current().id(),
+            rehearsal: Rehearsal::new(window.rank(), window.size),
+            epochs: Epochs::default(),
+        }
+    }
+
+    /// Whether the calls of this thread are recorded.
+    pub(crate) fn is_of_this_thread(&self) -> bool {
+        !multiple() || self.thread == std::thread::current().id()
+    }
+
+    /// Records a call that opens or closes an epoch.
+    pub(crate) fn synchronize(&mut self, call: SyncCall) -> Result<(), SyncError> {
+        self.rehearsal.synchronize(&call)?;
+        self.epochs.steps.push(Step::Sync(call));
+        Ok(())
+    }
+
+    /// Records an operation.
+    pub(crate) fn issue(&mut self, kept: KeptOp) -> Result<(), SyncError> {
+        self.rehearsal.issue(&kept.op)?;
+        let at = self.epochs.ops.len();
+        self.epochs.ops.push(kept);
+        match self.epochs.steps.last_mut() {
+            Some(Step::Ops(ops)) => ops.end += 1,
+            _ => self.epochs.steps.push(Step::Ops(at..at + 1)),
+        }
+        Ok(())
+    }
+
+    /// Whether a recorded epoch covers `target`.
+    pub(crate) fn covers(&self, target: Rank) -> bool {
+        self.rehearsal.covers(target)
+    }
+
+    /// Whether each recorded epoch is closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.rehearsal.is_closed()
+    }
+
+    /// Ends the record.
+    pub(super) fn finish(mut self, window: &Window) -> Epochs {
+        self.epochs.resolve(window);
+        self.epochs
+    }
+}
