@@ -145,6 +145,19 @@ impl Window {
         self.exposure_open.is_some_and(|epoch| self.epochs[epoch].awaited > 0)
     }
 
+    /// Polls the port and reads only the words by which peers grant access, say that they are done,
+    /// and reach a fence.
+    #[inline]
+    pub fn poll_peers(&mut self, port: &mut impl Port) {
+        self.poll_words(port, Word::Grant);
+        self.poll_words(port, Word::Done);
+        if port.poll() {
+            self.account_for_finished(port);
+        }
+        self.advance_barrier(port);
+        self.run(port);
+    }
+
     /// Reads `word` of each peer that epochs wait for, once for all epochs of a peer.
     #[inline(always)]
     fn poll_words(&mut self, port: &mut impl Port, word: Word) {

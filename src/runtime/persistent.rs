@@ -176,13 +176,19 @@ impl PersistentRequests {
         }
     }
 
-    /// The persistent epoch or operation of a request, if it is one, and its window.
+    /// The window and key of a request for a persistent epoch or operation, if it is one.
     #[inline]
-    pub(crate) fn recorded(&mut self, request: u64) -> Option<(WindowId, &mut Recorded)> {
+    pub(crate) fn find_recorded(&self, request: u64) -> Option<(WindowId, Key)> {
         match self.table.get(&request)?.source {
-            Source::Recorded(window, key) => Some((window, self.recorded.get_mut(key)?)),
+            Source::Recorded(window, key) => Some((window, key)),
             _ => None,
         }
+    }
+
+    /// A persistent epoch or operation. `None` once its request or window has been freed.
+    #[inline]
+    pub(crate) fn recorded(&mut self, key: Key) -> Option<&mut Recorded> {
+        self.recorded.get_mut(key)
     }
 
     fn add(&mut self, request: u64, handle: Option<HostHandle>, source: Source) {

@@ -147,6 +147,9 @@ impl Epochs {
     ) -> Result<(), SyncError> {
         // The first operation may open the route for the others.
         for made in 0..ops.len() {
+            if made == 0 && !window.engine.finds_direct_route(target) {
+                window.poll_posts();
+            }
             if window.engine.finds_direct_route(target) {
                 for Move { from, to, len } in &self.moves[moves.start + made..moves.end] {
                     // SAFETY: the record was checked against the target's memory, which is mapped
@@ -243,8 +246,9 @@ impl Recorded {
     }
 
     /// Whether it can be started. Changes nothing [PE-2].
+    #[inline]
     pub(crate) fn may_start(&mut self, window: &mut Window) -> Result<(), NotStarted> {
-        if self.state(window) != State::Inactive {
+        if self.state != State::Inactive {
             return Err(NotStarted::Active);
         }
         if window.port.is_broken() {
@@ -269,7 +273,10 @@ impl Recorded {
         match &self.kept {
             Kept::Epochs(epochs) => {
                 window.close_fast_path();
-                epochs.start(window, &mut self.pending)?;
+                if let Err(error) = epochs.start(window, &mut self.pending) {
+                    self.pending.clear();
+                    return Err(error.into());
+                }
             }
             Kept::Operation(kept) => {
                 let op = kept.to_issue(window);
@@ -279,11 +286,30 @@ impl Recorded {
             Kept::Nothing | Kept::Recording => {}
         }
         self.state = State::Active;
-        let waits = !self.pending.is_empty();
-        if !waits {
-            self.look(window);
+        if !self.pending.is_empty() {
+            return Ok(true);
         }
-        Ok(waits)
+        if window.port.uses_network() {
+            self.look(window);
+        } else {
+            order_completed();
+            self.state = State::Complete(None);
+        }
+        Ok(false)
+    }
+
+    /// Makes a request that is known to be complete inactive. False: it is not.
+    #[inline]
+    pub(crate) fn take_complete(&mut self) -> bool {
+        let complete = matches!(self.state, State::Complete(_));
+        if complete {
+            self.state = State::Inactive;
+        }
+        complete
+    }
+
+    pub(crate) fn is_inactive(&self) -> bool {
+        self.state == State::Inactive
     }
 
     /// Looks whether a request that is active has completed or failed.

@@ -1,11 +1,12 @@
 /*
  * Persistent epochs and operations [PE-1, PE-2, PE-3]: every kind of epoch and operation, restarted
  * with changed buffers; what a record refuses; and the life of its requests. The argument is the
- * number of starts.
+ * number of starts; with `threads` behind it, under MPI_THREAD_MULTIPLE.
  */
 #include "check.h"
 
 #include "constructors.h"
+#include <pthread.h>
 
 enum { WORDS = 64 };
 
@@ -514,9 +515,81 @@ static void lives(int kind)
     MPI(MPI_Group_free(&one));
 }
 
+static MPI_Win recording;
+static pthread_barrier_t recorded;
+
+/* Another thread's calls are no part of a record. */
+static void *intrude(void *unused)
+{
+    REFUSED(MPI_ERR_RMA_SYNC, MPI_Win_lock(MPI_LOCK_SHARED, me, 0, recording));
+    REFUSED(MPI_ERR_RMA_SYNC, MPIX_Win_epoch_end(recording));
+    return unused;
+}
+
+typedef struct {
+    MPI_Win win;
+    int64_t value;
+    int slot;
+} Lane;
+
+/* Restarts an epoch while the other thread restarts one of the same window. */
+static void *restart(void *argument)
+{
+    Lane *lane = argument;
+    static pthread_mutex_t recording_one = PTHREAD_MUTEX_INITIALIZER;
+    MPI_Request r;
+    pthread_mutex_lock(&recording_one);
+    MPI(MPIX_Win_epoch_init(lane->win, &r));
+    MPI(MPI_Win_lock(MPI_LOCK_SHARED, (right + lane->slot) % ranks, 0, lane->win));
+    MPI(MPI_Put(&lane->value, 1, MPI_INT64_T, (right + lane->slot) % ranks, 2 * me + lane->slot, 1,
+                MPI_INT64_T, lane->win));
+    MPI(MPI_Win_unlock((right + lane->slot) % ranks, lane->win));
+    MPI(MPIX_Win_epoch_end(lane->win));
+    pthread_mutex_unlock(&recording_one);
+    pthread_barrier_wait(&recorded); /* a start is refused while a record is made */
+    for (int round = 0; round < 20 * starts; round++) {
+        lane->value = round;
+        run(&r);
+    }
+    MPI(MPI_Request_free(&r));
+    return NULL;
+}
+
+static void threads(void)
+{
+    pthread_t thread;
+    MPI_Request r;
+    Window w = window(ALLOCATED, WORDS * 8, 8);
+    const int64_t *memory = w.base;
+    begin(w.win);
+    recording = w.win;
+    MPI(MPIX_Win_epoch_init(w.win, &r));
+    REQUIRE(pthread_create(&thread, NULL, intrude, NULL) == 0);
+    pthread_join(thread, NULL);
+    MPI(MPIX_Win_epoch_end(w.win));
+    MPI(MPI_Request_free(&r));
+
+    Lane lanes[2] = {{w.win, 0, 0}, {w.win, 0, 1}};
+    pthread_t both[2];
+    pthread_barrier_init(&recorded, NULL, 2);
+    for (int i = 0; i < 2; i++)
+        REQUIRE(pthread_create(&both[i], NULL, restart, &lanes[i]) == 0);
+    for (int i = 0; i < 2; i++)
+        pthread_join(both[i], NULL);
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    MPI(MPI_Win_lock(MPI_LOCK_SHARED, me, 0, w.win));
+    for (int slot = 0; slot < 2; slot++) {
+        int64_t found = memory[2 * ((me + 2 * ranks - 1 - slot) % ranks) + slot];
+        EXPECT(found == 20 * starts - 1, "%ld", (long)found);
+    }
+    MPI(MPI_Win_unlock(me, w.win));
+    window_free(&w);
+}
+
 int main(int argc, char **argv)
 {
-    test_begin(&argc, &argv);
+    int threaded = argc > 2 && strcmp(argv[2], "threads") == 0;
+    test_begin_threads(&argc, &argv, threaded ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
     if (argc > 1)
         starts = atoi(argv[1]);
     left = (me + ranks - 1) % ranks;
@@ -532,5 +605,7 @@ int main(int argc, char **argv)
         refusals(kind);
         lives(kind);
     }
+    if (threaded)
+        threads();
     return test_end();
 }

@@ -494,14 +494,59 @@ static void at_line(long line)
     *here() = (struct position){(long)program.seed, line};
 }
 
+/* ---- Persistent epochs [PE-1, PE-2] ---- */
+
+/* How many lines from `first` on are one epoch that can be recorded: it has no calls but operations
+ * and ends with a blocking call. 0: they are none. */
+static int recordable(int first)
+{
+    static const char *const opening[] = {"start", "post", "lock_all", "lock", NULL};
+    static const char *const closing[] = {"complete", "wait", "unlock_all", "unlock"};
+    const Line *open = &program.calls.lines[first];
+    int kind = 0;
+    while (opening[kind] && !is(open, opening[kind]))
+        kind++;
+    for (int at = first + 1; opening[kind] && at < program.calls.count; at++) {
+        const Line *line = &program.calls.lines[at];
+        if (is(line, "op") && program.ops[number(line, 1)].window == integer(open, 1))
+            continue;
+        if (!is(line, closing[kind]) || integer(line, 1) != integer(open, 1))
+            return 0;
+        int of_lock = is(line, "unlock");
+        if (of_lock && integer(line, 2) != integer(open, 3))
+            return 0;
+        return integer(line, of_lock ? 3 : 2) == BLOCKING ? at - first + 1 : 0;
+    }
+    return 0;
+}
+
+/* Makes these lines as a persistent epoch that is started once. */
+static void make_recorded(int first, int lines)
+{
+    MPI_Win win = rooms[number(&program.calls.lines[first], 1)].win;
+    MPI_Request epoch;
+    MPI(MPIX_Win_epoch_init(win, &epoch));
+    for (int i = first; i < first + lines; i++) {
+        at_line(program.calls.lines[i].number);
+        make(&program.calls.lines[i]);
+    }
+    MPI(MPIX_Win_epoch_end(win));
+    MPI(MPI_Start(&epoch));
+    MPI(MPI_Wait(&epoch, MPI_STATUS_IGNORE));
+    MPI(MPI_Request_free(&epoch));
+}
+
 static void run(MPI_Comm thread_comm)
 {
     at_line(program.all.lines[0].number);
     open_program(thread_comm);
     for (int i = 0; i < program.calls.count; i++) {
         at_line(program.calls.lines[i].number);
-        int for_two = calls_for_two(i);
-        if (for_two > 1) {
+        int for_two = calls_for_two(i), recorded = (program.seed + i) % 2 ? recordable(i) : 0;
+        if (recorded) {
+            make_recorded(i, recorded);
+            i += recorded - 1;
+        } else if (for_two > 1) {
             issue_together(i, for_two);
             i += for_two - 1;
         } else

@@ -62,6 +62,7 @@ const PARTS: &[(&str, &[&str])] = &[
             "sync",
             "transport",
             "transport/am",
+            "transport/copy",
             "transport/datatype",
             "transport/members",
             "transport/rdma",

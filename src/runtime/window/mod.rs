@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 
 use super::fast_path::{self, Access, FastPath, MappedTarget};
 use super::process::{Host, multiple};
-use super::progress::Lead;
+use super::progress::{Lead, oversubscribed};
 use super::recorded::Recorder;
 use super::transport::{Transport, with_port};
 use crate::engine::{self, Notified, Outcome, Rank, RequestId, Watch};
@@ -456,17 +456,51 @@ impl Window {
 
     #[inline(never)]
     fn count_before_posts(&mut self) {
-        const POLLS: u32 = 24;
         self.operations_before_posts -= 1;
-        if self.operations_before_posts > 0 {
-            return;
+        if self.operations_before_posts == 0 {
+            self.poll_words_of_posts();
         }
+    }
+
+    /// Before restarted operations: waits for the posts for a moment, for the same reason as
+    /// [`expect_posts`](Self::expect_posts).
+    #[cold]
+    pub(super) fn poll_posts(&mut self) {
+        if !oversubscribed() && !self.port.uses_network() {
+            self.poll_words_of_posts();
+        }
+    }
+
+    fn poll_words_of_posts(&mut self) {
+        const POLLS: u32 = 24;
         for _ in 0..POLLS {
             if !with_port!(&mut self.port, port => self.engine.poll_posts(port)) {
                 break;
             }
             std::hint::spin_loop();
         }
+    }
+
+    /// Polls the words by which peers grant access and say that they are done, for a moment, until
+    /// a request is complete. Much cheaper than sweeps.
+    pub(crate) fn poll_words(&mut self, id: RequestId) {
+        const POLLS: u32 = 64;
+        if self.port.uses_network() {
+            return;
+        }
+        for _ in 0..POLLS {
+            if !self.engine.is_pending(id) {
+                return;
+            }
+            with_port!(&mut self.port, port => self.engine.poll_peers(port));
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Whether sweeps visit the window.
+    #[inline]
+    pub(crate) fn is_attended(&self) -> bool {
+        self.attended
     }
 
     /// One bounded sweep over this window.

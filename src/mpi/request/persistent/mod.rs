@@ -12,13 +12,13 @@
 
 #[cfg(mpi_status_lists)]
 pub(crate) mod get_status;
+mod recorded;
 
 use std::cell::Cell;
 use std::ffi::c_int;
 
 use smallvec::SmallVec;
 
-use crate::engine::slab::Key;
 use crate::engine::{Arrival, ExpectationId, ExpectationState};
 use crate::mpi::abi::argument::{Out, OutList, cells};
 use crate::mpi::abi::error::{Fault, Place, code_of, raise};
@@ -32,9 +32,10 @@ use crate::mpi::request::direct::wait_for_request;
 use crate::runtime::continuations::{self, GroupId, GroupState, Properties};
 use crate::runtime::persistent::{self, Failure, NotStarted, State, state_after_look};
 use crate::runtime::process;
-use crate::runtime::progress::{FocusedPoll, step, sweep, sweep_between_calls};
-use crate::runtime::recorded::Kept;
+use crate::runtime::progress::{FocusedPoll, step};
 use crate::runtime::{Guard, HostHandle, WindowId, enter};
+
+pub(crate) use recorded::make as make_recorded;
 
 /// Makes a request for an expectation of a window, or for none if the source is `MPI_PROC_NULL`.
 /// `None`: the host could not make its token.
@@ -51,23 +52,6 @@ pub(crate) fn make(
     guard.persistent.insert(made.key(), window, source);
     request.write(made);
     Some(())
-}
-
-/// Makes a request for a persistent epoch or operation. `None`: the host could not make its token.
-pub(crate) fn make_recorded(
-    guard: &mut Guard,
-    window: WindowId,
-    kept: Kept,
-    request: Out<'_, MPI_Request>,
-) -> Option<Key> {
-    let mut made = MPI_REQUEST_NULL;
-    if host_calls::null_recv_init(request::comm_in_use(), &mut made) != MPI_SUCCESS {
-        return None;
-    }
-    let handle = guard[window].handle;
-    let key = guard.persistent.insert_recorded(made.key(), (handle, window), kept);
-    request.write(made);
-    Some(key)
 }
 
 /// Makes a continuation request. `None`: the host could not make its token.
@@ -166,9 +150,9 @@ fn wait_for(request: MPI_Request) {
         continuation::wait(group);
         return;
     }
-    let mut guard = enter();
-    if let Some((window, _)) = guard.persistent.recorded(request.key()) {
-        drop(wait_for_recorded(guard, window, request));
+    let guard = enter();
+    if let Some((window, key)) = guard.persistent.find_recorded(request.key()) {
+        drop(recorded::wait_for(guard, window, key));
         return;
     }
     let Some((window, id)) = guard.persistent.waits_on(request.key()) else { return };
@@ -180,53 +164,12 @@ fn wait_for(request: MPI_Request) {
     }));
 }
 
-/// Waits until a persistent epoch or operation is complete or has failed. The window is then
-/// freed only after this call has left it, as of other requests.
-fn wait_for_recorded(mut guard: Guard, window: WindowId, request: MPI_Request) -> Guard {
-    loop {
-        let runtime = &mut *guard;
-        let Some((_, recorded)) = runtime.persistent.recorded(request.key()) else { return guard };
-        let found = &mut runtime.windows[window];
-        if recorded.state(found) != State::Active {
-            return guard;
-        }
-        let Some(pending) = recorded.first_pending() else { return guard };
-        guard = wait_for_request(guard, window, |window| {
-            window.port.is_broken() || !window.engine.is_pending(pending)
-        });
-    }
-}
-
-/// `MPI_Wait` for a persistent epoch or operation.
-fn wait_recorded(
-    guard: Guard,
-    window: WindowId,
-    request: MPI_Request,
-    status: Status<'_>,
-) -> Option<c_int> {
-    let mut guard = wait_for_recorded(guard, window, request);
-    let runtime = &mut *guard;
-    // Gone, if another thread has freed it.
-    let (window, recorded) = runtime.persistent.recorded(request.key())?;
-    match recorded.state(&mut runtime.windows[window]) {
-        State::Inactive => return None,
-        State::Complete(_) => recorded.deactivate(),
-        State::Active | State::Failed(_) => {
-            drop(guard);
-            return Some(finish_one("MPI_Wait", request, status));
-        }
-    }
-    drop(guard);
-    fill(status, None);
-    Some(MPI_SUCCESS)
-}
-
 /// `MPI_Wait`. `None`, here and below: no active request of ours is involved.
 pub(crate) fn wait(request: Option<&Cell<MPI_Request>>, status: Status<'_>) -> Option<c_int> {
     let ours = request?.get();
-    let mut guard = enter();
-    if let Some((window, _)) = guard.persistent.recorded(ours.key()) {
-        return wait_recorded(guard, window, ours, status);
+    let guard = enter();
+    if let Some(found) = guard.persistent.find_recorded(ours.key()) {
+        return recorded::wait(guard, found, ours, status);
     }
     let Some((window, id)) = guard.persistent.waits_on(ours.key()) else {
         let continuations = guard.persistent.continuation_request(ours.key());
@@ -581,29 +524,6 @@ fn refuse(call: &'static str, request: MPI_Request, reason: NotStarted) -> c_int
     raise(call, place, fault)
 }
 
-/// Starts a persistent epoch or operation.
-#[inline]
-fn start_recorded(
-    mut guard: Guard,
-    window: WindowId,
-    request: MPI_Request,
-) -> Result<(), NotStarted> {
-    let runtime = &mut *guard;
-    let Some((_, recorded)) = runtime.persistent.recorded(request.key()) else { return Ok(()) };
-    let found = &mut runtime.windows[window];
-    recorded.may_start(found)?;
-    let waits = recorded.start(found)?;
-    // So that calls of the host drive the window.
-    runtime.windows.attend(window);
-    // A call of ours drives everything [PR-1].
-    if waits {
-        sweep(runtime);
-    } else if runtime.windows.count_call() {
-        sweep_between_calls(runtime);
-    }
-    Ok(())
-}
-
 /// Starts all requests of a list: ours here, the others at the host. None is started if one of ours
 /// cannot be.
 fn start_list(call: &'static str, list: &[Cell<MPI_Request>]) -> Option<c_int> {
@@ -627,8 +547,8 @@ fn start_list(call: &'static str, list: &[Cell<MPI_Request>]) -> Option<c_int> {
             let request = request.get();
             let mut guard = enter();
             let runtime = &mut *guard;
-            if let Some((window, _)) = runtime.persistent.recorded(request.key()) {
-                if let Err(reason) = start_recorded(guard, window, request) {
+            if let Some(found) = runtime.persistent.find_recorded(request.key()) {
+                if let Err(reason) = recorded::start(guard, found) {
                     return Some(refuse(call, request, reason));
                 }
                 continue;
@@ -658,8 +578,8 @@ pub(crate) fn start(request: Option<&Cell<MPI_Request>>) -> Option<c_int> {
     let request = request?;
     let ours = request.get();
     let mut guard = enter();
-    if let Some((window, _)) = guard.persistent.recorded(ours.key()) {
-        let started = start_recorded(guard, window, ours);
+    if let Some(found) = guard.persistent.find_recorded(ours.key()) {
+        let started = recorded::start(guard, found);
         return Some(started.map_or_else(|reason| refuse(CALL, ours, reason), |()| MPI_SUCCESS));
     }
     let Some((window, id)) = guard.persistent.waits_on(ours.key()) else {

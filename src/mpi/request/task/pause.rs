@@ -15,6 +15,7 @@ use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 use crate::mpi::request;
 use crate::mpi::request::continuation::{self, Owner};
+use crate::runtime::enter;
 use crate::runtime::pause::{Tasks, enable};
 pub(crate) use crate::runtime::pause::{in_task, is_enabled};
 
@@ -123,6 +124,10 @@ pub(crate) fn wait_for_ours(request: MPI_Request) -> bool {
 pub(crate) fn wait(request: Option<&Cell<MPI_Request>>, status: Status<'_>) -> Option<c_int> {
     let request = request.filter(|request| request.get() != MPI_REQUEST_NULL)?;
     let ours = request::source(request.get()).is_some();
+    if !ours && enter().persistent.is_known(request.get().key()) {
+        // At the host it is an inactive request, whatever it is here.
+        return None;
+    }
     if !ours {
         return wait_for_host(request, status);
     }
