@@ -46,8 +46,8 @@ fn each_call_has_its_twin() {
     assert_eq!(
         all.len(),
         166,
-        "17 calls on epochs, 2 atomics with a request, 40 on notifications, 14 persistent ones, 4 on \
-         continuations, 3 on tasks, MPIX_Get_version, and their twins: {all:?}"
+        "17 calls on epochs, 2 atomics with a request, 40 on notifications, 14 persistent ones, \
+         4 on continuations, 3 on tasks, MPIX_Get_version, and their twins: {all:?}"
     );
     for (name, parameters) in all.iter().filter(|(name, _)| name.starts_with("MPIX_")) {
         let twin = all.iter().find(|(other, _)| *other == format!("P{name}"));

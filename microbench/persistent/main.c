@@ -1,11 +1,10 @@
 /*
- * What restarting a persistent epoch costs, beside the same epoch with calls. Two ranks. Prints JSON
- * lines, in nanoseconds per epoch of eight puts of 8 bytes:
+ * What restarting a persistent epoch costs, beside the same epoch with calls. Two ranks. Prints
+ * JSON lines, in nanoseconds per epoch of eight puts of 8 bytes:
  *
  *   lock, lock_all   rank 0 puts into rank 1's window, which is idle
  *   gats             both ranks: post, start, eight puts, complete, wait
- *   fence            both ranks: eight puts between two fences; one fence per epoch with calls, two
- *                    in a record
+ *   fence            both ranks: eight puts between two fences
  */
 #ifdef PLAIN_HOST
 #include <mpi.h>
@@ -121,7 +120,8 @@ int main(int argc, char **argv)
             case 'b': batches = (int)positive(optarg, "-b"); break;
             case 'e': epochs = (long)positive(optarg, "-e"); break;
             default:
-                fputs("usage: mpiexec -n 2 persistent [-b BATCHES] [-e EPOCHS_PER_BATCH]\n", stderr);
+                fputs("usage: mpiexec -n 2 persistent [-b BATCHES] [-e EPOCHS_PER_BATCH]\n",
+                      stderr);
                 return 2;
         }
     MPI_Init(&argc, &argv);

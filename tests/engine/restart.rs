@@ -34,13 +34,53 @@ fn random_call(rng: &mut fastrand::Rng) -> Call {
     })
 }
 
-/// Makes a call in process 0.
-fn make(w: &mut World, call: &Call) -> Result<(), SyncError> {
-    match call {
-        Call::Sync(call) => w.raw(0, |window, port| window.synchronize(port, call).map(|_| ())),
-        Call::Put(target) => {
-            let op = w.put_op(0, *target, 0, &[1]);
-            w.raw(0, |window, port| window.issue(port, &op))
+/// A transport whose peers never answer. Operations complete now and then.
+struct Deaf(fastrand::Rng);
+
+impl LockMemory for Deaf {
+    fn atomic(&mut self, _: Rank, _: LockWord, _: Atomic, _: LockTicket) -> Answer {
+        Answer::NoResource
+    }
+    fn look(&mut self, _: LockWord) -> u64 {
+        0
+    }
+}
+
+impl Port for Deaf {
+    fn post(&mut self, _: &Op, _: Ticket) -> Posted {
+        if self.0.bool() { Posted::Complete } else { Posted::NoResource }
+    }
+    fn signal(&mut self, _: Rank, _: Word, _: u64) -> Result<(), NoResource> {
+        if self.0.bool() { Ok(()) } else { Err(NoResource) }
+    }
+    fn observe(&mut self, _: Rank, _: Word) -> u64 {
+        0
+    }
+    fn poll(&mut self) -> bool {
+        false
+    }
+    fn next_finished(&mut self) -> Option<(Ticket, Stage)> {
+        None
+    }
+}
+
+/// Process 0 of a window, and its transport.
+struct Process {
+    window: Window,
+    port: Deaf,
+}
+
+impl Process {
+    fn new(seed: u64) -> Self {
+        let port = Deaf(fastrand::Rng::with_seed(!seed));
+        Process { window: Window::new(0, RANKS, ReorderFlags::default()), port }
+    }
+
+    fn make(&mut self, call: &Call) -> Result<(), SyncError> {
+        let Process { window, port } = self;
+        match call {
+            Call::Sync(call) => window.synchronize(port, call).map(|_| ()),
+            Call::Put(target) => window.issue(port, &Op::notify(*target, Notification::counter(0))),
         }
     }
 }
@@ -89,16 +129,16 @@ fn random_record(rng: &mut fastrand::Rng) -> Vec<Call> {
 fn pe1_a_rehearsal_refuses_what_the_window_refuses() {
     for seed in 0..3000 {
         let mut rng = fastrand::Rng::with_seed(seed);
-        let mut w = World::new(RANKS);
+        let mut process = Process::new(seed);
         let mut rehearsal = Rehearsal::new(0, RANKS);
         for _ in 0..30 {
             let call = random_call(&mut rng);
             let found = rehearse(&mut rehearsal, &call);
-            assert_eq!(found, make(&mut w, &call), "seed {seed}: {call:?}");
+            assert_eq!(found, process.make(&call), "seed {seed}: {call:?}");
             if rng.bool() {
-                w.progress(0);
+                process.window.progress(&mut process.port);
             }
-            let closed = w.window(0).has_nothing_open();
+            let closed = process.window.has_nothing_open();
             assert_eq!(rehearsal.is_closed(), closed, "seed {seed}: {call:?}");
         }
     }
@@ -110,9 +150,9 @@ fn pe2_a_start_is_permitted_if_each_of_its_calls_is() {
     for seed in 0..4000 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let record = random_record(&mut rng);
-        let mut w = World::new(RANKS);
+        let mut process = Process::new(seed);
         for _ in 0..rng.usize(..6) {
-            _ = make(&mut w, &random_call(&mut rng));
+            _ = process.make(&random_call(&mut rng));
         }
         let calls = || {
             record.iter().filter_map(|call| match call {
@@ -120,19 +160,19 @@ fn pe2_a_start_is_permitted_if_each_of_its_calls_is() {
                 Call::Put(_) => None,
             })
         };
-        let pending = w.window(0).epochs_pending();
-        let answer = w.raw(0, |window, _| window.may_restart(calls()));
-        assert_eq!(w.window(0).epochs_pending(), pending, "the question changes nothing");
+        let pending = process.window.epochs_pending();
+        let answer = process.window.may_restart(calls());
+        assert_eq!(process.window.epochs_pending(), pending, "the question changes nothing");
         match answer {
             Ok(()) => {
                 permitted += 1;
                 for call in &record {
-                    assert_eq!(make(&mut w, call), Ok(()), "seed {seed}: {call:?} of {record:?}");
+                    assert_eq!(process.make(call), Ok(()), "seed {seed}: {call:?} of {record:?}");
                 }
             }
             Err(error) => {
                 refused += 1;
-                let first = record.iter().find_map(|call| make(&mut w, call).err());
+                let first = record.iter().find_map(|call| process.make(call).err());
                 assert!(first.is_some(), "seed {seed}: {error:?} for {record:?}");
             }
         }
@@ -140,37 +180,28 @@ fn pe2_a_start_is_permitted_if_each_of_its_calls_is() {
     assert!(permitted > 500 && refused > 500, "{permitted}, {refused}");
 }
 
-/// Process 0 exchanges with process 1, again and again, while epochs of both are pending.
+/// Two processes exchange, again and again, while epochs of both are pending.
 #[test]
 fn pe2_restarted_epochs_match_and_take_effect_in_order() {
     let mut w = World::new(2);
-    let group: [Box<[Rank]>; 2] = [[1].into(), [0].into()];
-    let record = |me: usize| {
-        let to = || group[me].clone();
-        [SyncCall::Post(to()), SyncCall::Start(to()), SyncCall::Complete, SyncCall::Wait]
-    };
-    let mut pending = [Vec::new(), Vec::new()];
+    let mut pending = Vec::new();
     for round in 0..20u8 {
         for me in 0..2 {
-            let calls = record(me as usize);
-            w.raw(me, |window, _| window.may_restart(calls.iter())).expect("nothing is open");
-            let op = w.put_op(me, 1 - me, usize::from(round), &[round + 1]);
-            for call in &calls {
-                if *call == SyncCall::Complete {
-                    w.raw(me, |window, port| window.issue(port, &op)).expect("covered");
-                }
-                let outcome = w.raw(me, |window, port| window.synchronize(port, call));
-                if let Outcome::Pending(id) = outcome.expect("permitted") {
-                    pending[me as usize].push(id);
-                }
-            }
+            let peer = 1 - me;
+            let calls = [SyncCall::Post([peer].into()), SyncCall::Start([peer].into())];
+            let may_start = w.raw(me, |window, _| window.may_restart(calls.iter()));
+            assert_eq!(may_start, Ok(()), "closed epochs forbid nothing");
+            w.rank(me).post(&[peer]);
+            w.rank(me).start(&[peer]);
+            w.put(me, peer, round.into(), &[round + 1]);
+            pending.push(w.rank(me).complete());
+            pending.push(w.rank(me).wait());
         }
         if round % 5 == 4 {
             w.drive();
+            assert!(pending.iter().all(|request| w.done(*request)));
             for me in 0..2 {
-                let window = w.window(me);
-                assert!(pending[me as usize].iter().all(|id| !window.is_pending(*id)));
-                assert_eq!(w.mem(me, usize::from(round), 1), [round + 1]);
+                assert_eq!(w.mem(me, round.into(), 1), [round + 1]);
             }
         }
     }
