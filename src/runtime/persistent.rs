@@ -309,17 +309,19 @@ impl PersistentRequests {
     /// Detaches the requests of a window that is about to be freed. They keep their state and
     /// cannot be started again. None of them is active, unless the window is broken.
     pub(crate) fn forget(&mut self, windows: &mut Registry, window: WindowId) {
-        for notice in self.table.values_mut() {
+        let PersistentRequests { table, recorded } = self;
+        table.retain(|_, notice| {
             let state = match notice.source {
                 Source::Window(of, _) if of == window => notice.state(windows),
                 Source::Recorded(of, key) if of == window => {
-                    let recorded = self.recorded.take(key);
+                    let recorded = recorded.take(key);
                     recorded.map_or(State::Inactive, |mut old| old.state(&mut windows[window]))
                 }
-                _ => continue,
+                _ => return true,
             };
             (notice.state, notice.source) = (state, Source::WindowGone);
-        }
+            true
+        });
     }
 }
 
