@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * This file is the C documentation of the library. It describes fifteen calls on plain MPI_Win
+ * This file is the C documentation of the library. It describes nineteen calls on plain MPI_Win
  * handles, one version query, the info keys, the environment, and what a program may rely on. Calls
  * that MPI itself defines (MPI_Win_fence, MPI_Put, ...) keep their meaning in MPI-4.1 and are not
  * repeated here.
