@@ -31,7 +31,7 @@ const CLASSES: [ReorderClass; 6] = [
 impl ReorderClass {
     pub(super) fn of(kind: EpochKind) -> Self {
         match kind {
-            EpochKind::Fence => ReorderClass::Fence,
+            EpochKind::Fence(_) => ReorderClass::Fence,
             EpochKind::Access => ReorderClass::Access,
             EpochKind::Exposure => ReorderClass::Exposure,
             EpochKind::Lock { own: false, .. } => ReorderClass::Lock,
@@ -85,6 +85,12 @@ impl ClosedEpochs {
             queue.clear();
             shrink(queue);
         }
+    }
+
+    /// True if a closed fence epoch is incomplete. Call [`drop_completed`](Self::drop_completed)
+    /// first.
+    pub(super) fn has_fence(&self) -> bool {
+        !self.closed[ReorderClass::Fence as usize].is_empty()
     }
 
     /// Removes completed epochs from the front of each queue.

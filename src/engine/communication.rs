@@ -2,6 +2,7 @@
 //! recorded otherwise.
 
 use super::epoch::EpochKind;
+use super::fence::FenceKind;
 use super::flush::Ages;
 use super::port::{Op, Outcome, Port, Posted, Rank, RequestId, SyncError, Ticket};
 use super::record::{Account, NIL};
@@ -20,7 +21,7 @@ impl Window {
     /// Issues an operation. The caller has validated rank, displacement, size and datatype.
     ///
     /// # Errors
-    /// If no open epoch covers the target.
+    /// If no open epoch covers the target, or a pattern fence has not learned it.
     #[inline]
     pub fn issue(&mut self, port: &mut impl Port, op: &Op) -> Result<(), SyncError> {
         match self.route {
@@ -110,7 +111,12 @@ impl Window {
         let entry = &self.epochs[epoch];
         let (leg, direct) = match entry.legs.find(target) {
             Some(leg) => (leg, entry.legs[leg].posts_at_once()),
-            None if entry.kind == EpochKind::Access => return None,
+            // A window that learns or has neighbours keeps a leg for each target [FE-3].
+            None if !matches!(entry.kind, EpochKind::Fence(FenceKind::Barrier))
+                && !entry.is_passive() =>
+            {
+                return None;
+            }
             None => (NO_LEG, entry.granted),
         };
         let to_all = direct && entry.legs.len() == 0;
@@ -153,16 +159,25 @@ impl Window {
         if let Some(epoch) = self.peers.of(target).lock_open {
             return Ok(epoch);
         }
-        match self.fence_view {
-            FenceView::Real(epoch) => Ok(epoch),
-            FenceView::Tentative => {
-                let epoch = self.open(EpochKind::Fence);
+        if self.fence_view == FenceView::Dissolved {
+            return Err(SyncError::NoAccessEpoch);
+        }
+        if !self.fence_covers(target) {
+            return Err(SyncError::NotLearned);
+        }
+        let epoch = match self.fence_view {
+            FenceView::Real(epoch) => epoch,
+            _ => {
+                let epoch = self.open(EpochKind::Fence(self.fence_kind()));
                 self.fence_view = FenceView::Real(epoch);
                 self.ready(port, epoch);
-                Ok(epoch)
+                epoch
             }
-            FenceView::Dissolved => Err(SyncError::NoAccessEpoch),
+        };
+        if self.pattern.is_some() {
+            self.add_fence_leg(port, epoch, target);
         }
+        Ok(epoch)
     }
 
     /// Records an operation that the transport has not completed. If `answer` is

@@ -2,7 +2,7 @@
 
 use super::activation::{ReorderClass, may_activate};
 use super::epoch::{EpochKind, EpochState, LockState};
-use super::fence::Barrier;
+use super::fence::{Barrier, FenceKind};
 use super::peer::{Waiter, shrink};
 use super::port::{Assert, Outcome, Port, Rank, RequestId, SyncError, Word};
 use super::record::NIL;
@@ -49,7 +49,7 @@ impl Window {
 
     /// `MPI_Win_fence`: closes the current fence epoch, if any, and opens the next one tentatively
     /// [EP-11]. The request completes when the operations of this process are complete and every
-    /// process has called the fence [EP-5, FE-1].
+    /// process has called the fence [EP-5, FE-1]; with a pattern, every learned origin [FE-3].
     ///
     /// # Errors
     /// If an access, exposure, lock or lock_all epoch is open.
@@ -62,19 +62,26 @@ impl Window {
         {
             return Err(SyncError::AccessOpen);
         }
+        let kind = self.closing_kind(assert);
         let opened = match self.fence_view {
-            FenceView::Real(epoch) => Some(epoch),
+            FenceView::Real(epoch) => {
+                self.epochs[epoch].kind = EpochKind::Fence(kind);
+                Some(epoch)
+            }
             // The barrier of one process is complete, and there are no operations to complete.
             _ if self.size == 1 && self.epochs.len() == 0 => None,
             // No operation has made the epoch real: open one for its barrier alone.
             FenceView::Tentative | FenceView::Dissolved => {
-                let epoch = self.open(EpochKind::Fence);
+                let epoch = self.open(EpochKind::Fence(kind));
                 self.ready(port, epoch);
                 Some(epoch)
             }
         };
         self.fence_view =
             if assert.nosucceed { FenceView::Dissolved } else { FenceView::Tentative };
+        if self.pattern.is_some() {
+            self.fence_called(opened, kind, assert);
+        }
         Ok(opened.map_or(Outcome::Complete, |epoch| self.close(port, epoch)))
     }
 
@@ -156,7 +163,9 @@ impl Window {
             while let Some(&epoch) = self.deferred.front() {
                 self.closed_epochs.drop_completed(&self.epochs);
                 let entry = &self.epochs[epoch];
-                if may_activate(entry, &self.closed_epochs, &self.peers, self.flags).is_err() {
+                if may_activate(entry, &self.closed_epochs, &self.peers, self.flags).is_err()
+                    || self.awaits_neighbours(port, epoch)
+                {
                     break;
                 }
                 self.deferred.pop_front();
@@ -175,7 +184,8 @@ impl Window {
         match entry.kind {
             EpochKind::Access => self.activate_access(port, epoch),
             EpochKind::Exposure => self.activate_exposure(port, epoch),
-            EpochKind::Fence => self.grant(port, epoch),
+            EpochKind::Fence(FenceKind::Neighbours) => self.activate_by_neighbours(port, epoch),
+            EpochKind::Fence(_) => self.grant(port, epoch),
             EpochKind::Lock { target, nocheck, .. } => {
                 self.peers.of(target).lock_active = Some(epoch);
                 if nocheck {
@@ -313,11 +323,16 @@ impl Window {
                 self.unlock_now(port, epoch);
                 self.end_epoch(epoch);
             }
-            EpochKind::Fence if entry.outstanding == 0 => {
-                self.fences += 1;
+            EpochKind::Fence(FenceKind::Neighbours) => self.close_by_neighbours(port, epoch),
+            EpochKind::Fence(kind) if entry.outstanding == 0 => {
                 debug_assert!(self.barrier.is_none(), "fence epochs complete one by one");
-                self.barrier = Some(Barrier::new(epoch, self.fences));
-                self.advance_barrier(port);
+                let hop = self.count_fence();
+                if kind == FenceKind::Learns {
+                    self.begin_marks(port, epoch, hop);
+                } else {
+                    self.barrier = Some(Barrier::new(epoch, hop));
+                    self.advance_barrier(port);
+                }
             }
             _ => {}
         }
@@ -330,7 +345,8 @@ impl Window {
             return;
         }
         if entry.kind != EpochKind::Access {
-            if entry.outstanding == 0 {
+            let by_neighbours = entry.kind == EpochKind::Fence(FenceKind::Neighbours);
+            if entry.outstanding == 0 || by_neighbours && entry.legs[leg].remote == 0 {
                 self.try_complete(port, epoch);
             }
             return;
@@ -409,17 +425,22 @@ impl Window {
     }
 
     pub(super) fn advance_barrier(&mut self, port: &mut impl Port) {
+        let pattern = self.pattern.as_deref();
+        let marks = |to, hop| pattern.map_or(0, |pattern| pattern.marks_to(to, hop));
         if let Some(barrier) = &mut self.barrier
-            && barrier.advance(port, self.me, self.size)
+            && barrier.advance(port, self.me, self.size, marks)
         {
             let epoch = barrier.epoch;
             self.barrier = None;
+            if self.pattern.is_some() {
+                self.barrier_passed();
+            }
             self.end_epoch(epoch);
         }
     }
 
     /// Ends a closed epoch that is complete.
-    fn end_epoch(&mut self, epoch: Key) {
+    pub(super) fn end_epoch(&mut self, epoch: Key) {
         let entry = &self.epochs[epoch];
         debug_assert!(entry.closed && entry.outstanding == 0 && entry.flushes_for_grant.is_empty());
         self.requests.complete_opt(entry.request);

@@ -4,6 +4,7 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::exclusion::ExclusiveRight;
+use super::fence::FenceKind;
 use super::flush::Ages;
 use super::lock::LockRequest;
 use super::port::{LockMode, Rank, RequestId};
@@ -13,7 +14,7 @@ use super::slab::Key;
 /// The kind of an epoch. A lock on self counts as its own kind in the reorder rules [AC-2].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EpochKind {
-    Fence,
+    Fence(FenceKind),
     Access,
     Exposure,
     Lock { target: Rank, mode: LockMode, nocheck: bool, own: bool },

@@ -3,46 +3,73 @@
 use super::port::{Port, Rank, Word};
 use super::slab::Key;
 
+/// How a fence epoch is granted and completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FenceKind {
+    /// A barrier grants it, and a barrier completes it [FE-1].
+    Barrier,
+    /// As `Barrier`, and its accesses become the window's pattern [FE-4].
+    Learns,
+    /// The neighbours of this process grant and complete it [FE-3].
+    Neighbours,
+}
+
 /// The barrier in progress. There is at most one, since a fence epoch waits for the one before it.
 #[derive(Debug)]
 pub(super) struct Barrier {
     /// The closed fence epoch that the barrier completes.
     pub(super) epoch: Key,
-    sequence: u64,
-    distance: u64,
+    /// The value of a hop, without marks.
+    hop: u64,
+    /// The distance of the present round is two to this power.
+    round: u8,
     signalled: bool,
 }
 
 impl Barrier {
-    pub(super) fn new(epoch: Key, sequence: u64) -> Self {
-        Barrier { epoch, sequence, distance: 1, signalled: false }
+    pub(super) fn new(epoch: Key, hop: u64) -> Self {
+        Barrier { epoch, hop, round: 0, signalled: false }
     }
 
     /// The process whose hop this process waits for, for the log.
     pub(super) fn awaited(&self, me: Rank, size: u32) -> Rank {
         let size = u64::from(size);
-        ((u64::from(me) + size - self.distance % size) % size) as Rank
+        ((u64::from(me) + size - (1 << self.round) % size) % size) as Rank
+    }
+
+    /// True if a hop was sent to the process whose rank is higher by `distance`, modulo the number
+    /// of processes.
+    pub(super) fn has_sent_hop(&self, distance: u64) -> bool {
+        let rounds = u32::from(self.round) + u32::from(self.signalled);
+        distance.is_power_of_two() && distance.trailing_zeros() < rounds
     }
 
     /// Advances as far as possible. True once every process has arrived. Every hop is an acquire
     /// (`observe`) followed by a release (`signal`), so what any process did before its fence is
-    /// visible after it [FE-2].
-    pub(super) fn advance(&mut self, port: &mut impl Port, me: Rank, size: u32) -> bool {
+    /// visible after it [FE-2]. `marks`: what else the word of a process says [FE-4].
+    pub(super) fn advance(
+        &mut self,
+        port: &mut impl Port,
+        me: Rank,
+        size: u32,
+        marks: impl Fn(Rank, u64) -> u64,
+    ) -> bool {
         let size = u64::from(size);
-        while self.distance < size {
+        while 1 << self.round < size {
+            let distance = 1 << self.round;
             if !self.signalled {
-                let to = (u64::from(me) + self.distance) % size;
-                if port.signal(to as Rank, Word::Fence, self.sequence).is_err() {
+                let to = ((u64::from(me) + distance) % size) as Rank;
+                if port.signal(to, Word::Fence, self.hop + marks(to, self.hop)).is_err() {
                     return false;
                 }
                 self.signalled = true;
             }
             // Two processes meet in at most one round, so one word per pair serves all rounds.
-            let from = (u64::from(me) + size - self.distance) % size;
-            if port.observe(from as Rank, Word::Fence) < self.sequence {
+            let from = (u64::from(me) + size - distance) % size;
+            if port.observe(from as Rank, Word::Fence) < self.hop {
                 return false;
             }
-            self.distance *= 2;
+            self.round += 1;
             self.signalled = false;
         }
         true

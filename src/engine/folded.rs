@@ -42,7 +42,10 @@ impl Window {
     /// True if an epoch opened now is the only one and no lock operation is pending.
     #[inline(always)]
     fn has_room_to_fold(&self) -> bool {
-        self.folded.is_none() && self.epochs.len() == 0 && self.lock_ops.is_empty()
+        self.folded.is_none()
+            && self.epochs.len() == 0
+            && self.lock_ops.is_empty()
+            && self.pattern.is_none()
     }
 
     /// Opens a lock epoch, folded if its lock is free at once. False if nothing was done.

@@ -19,6 +19,7 @@ mod locking;
 mod matching;
 mod notify;
 mod order;
+mod pattern;
 mod peer;
 mod port;
 mod record;

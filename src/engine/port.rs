@@ -502,6 +502,9 @@ pub enum SyncError {
     /// The call would open an exposure epoch while another one is open.
     #[error("an exposure epoch is already open")]
     ExposureOpen,
+    /// The fence epoch's pattern was learned without an access to this target [FE-3].
+    #[error("the pattern fence has not learned this target")]
+    NotLearned,
     /// The call conflicts with a fence epoch that has operations.
     #[error("a fence epoch with operations is open")]
     FenceOpen,

@@ -61,6 +61,9 @@ impl fmt::Display for Waits<'_> {
         if let Some(barrier) = &w.barrier {
             ranks(f, "a fence waits for rank", &[barrier.awaited(w.me, w.size)])?;
         }
+        if let Some(pattern) = &w.pattern {
+            ranks(f, "a pattern fence waits for rank", &pattern.awaited(w.fences))?;
+        }
         let lock_epoch = |peer: &Peer| w.epochs.get(peer.lock_active?);
         let locks = of(&|peer| lock_epoch(peer).is_some_and(|entry| !entry.granted));
         ranks(f, "locks are queued at target", &locks)?;

@@ -39,6 +39,9 @@ impl Window {
         if self.barrier.is_some() {
             self.advance_barrier(port);
         }
+        if self.pattern.as_ref().is_some_and(|pattern| pattern.awaits()) {
+            self.advance_pattern(port);
+        }
         if !self.lock_ops.is_empty() {
             self.advance_lock_ops(port);
         }
@@ -101,6 +104,7 @@ impl Window {
         self.word_watch.iter().any(|watch| !watch.is_empty())
             || !self.lock_watch.is_empty()
             || self.barrier.is_some()
+            || self.pattern.as_ref().is_some_and(|pattern| pattern.awaits())
     }
 
     /// Accounts for a stage of an operation that the transport has finished.
@@ -203,7 +207,11 @@ impl Window {
             match change {
                 Change::LockGrant(target) => self.lock_granted(port, target),
                 // The barrier reads its words itself.
-                Change::Signal(_, Word::Fence) => {}
+                Change::Signal(peer, Word::Fence) => {
+                    if self.pattern.is_some() {
+                        self.fence_word_changed(port, peer);
+                    }
+                }
                 Change::Signal(peer, word) => {
                     // Without contact no epoch waits for this peer. The first contact reads the
                     // word.

@@ -12,6 +12,7 @@ use super::lock;
 use super::lock_ops::PendingLockOps;
 use super::matching::Matcher;
 use super::notify::Notifications;
+use super::pattern::Pattern;
 use super::peer::Peers;
 use super::port::{Port, Rank, ReorderFlags, RequestId, Word};
 use super::record::Records;
@@ -116,8 +117,11 @@ pub struct Window {
     pub(super) open_locks_held: usize,
     pub(super) licensing: Licensing,
     pub(super) lock_ops: PendingLockOps,
+    /// Fences that were begun, in the units of `Word::Fence`.
     pub(super) fences: u64,
     pub(super) barrier: Option<Barrier>,
+    /// The neighbours, if fences wait for neighbours only [FE-3].
+    pub(super) pattern: Option<Box<Pattern>>,
     pub(super) notifications: Notifications,
     pub(super) matcher: Matcher,
     /// Legs whose queued operations were refused for lack of resources.
@@ -165,6 +169,7 @@ impl Window {
             lock_ops: PendingLockOps::default(),
             fences: 0,
             barrier: None,
+            pattern: None,
             notifications: Notifications::default(),
             matcher: Matcher::default(),
             stalled: Vec::new(),
@@ -211,6 +216,7 @@ impl Window {
             && self.unsent.is_empty()
             && self.requests.alive() == 0
             && self.matcher.waiting() == 0
+            && self.pattern.as_ref().is_none_or(|pattern| pattern.has_sent_all())
     }
 
     /// True if the application has a start, post, lock or lock_all epoch open [RQ-5].
@@ -230,7 +236,7 @@ impl Window {
         if let Some(epoch) = self.access_open {
             return self.epochs[epoch].legs.find(target).is_some();
         }
-        self.fence_view != FenceView::Dissolved
+        self.fence_view != FenceView::Dissolved && self.fence_covers(target)
     }
 
     /// True if an open lock or lock_all epoch covers `target`.
@@ -294,7 +300,11 @@ impl Window {
     /// Activates or defers an epoch that was just opened and filled in.
     #[inline]
     pub(super) fn ready(&mut self, port: &mut impl Port, epoch: Key) {
-        if self.closed_incomplete == 0 && self.deferred.is_empty() && self.lock_is_released(epoch) {
+        if self.closed_incomplete == 0
+            && self.deferred.is_empty()
+            && self.lock_is_released(epoch)
+            && !self.awaits_neighbours(port, epoch)
+        {
             // Every earlier epoch is complete or still open, so none blocks this one [EP-6, EP-7].
             self.activate(port, epoch);
         } else {

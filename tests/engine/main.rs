@@ -11,6 +11,7 @@
 //! | MA-1 to MA-3, PR-3 | `matching` |
 //! | LK-1 to LK-6 | `locks`, and `tests/loom/lock.rs` for what is concurrent |
 //! | FL-1, FE-1 | `flush`, `fence` |
+//! | FE-3, FE-4 | `pattern_fences` |
 //! | direct routes to the transport | `routes` |
 //! | RQ-4 to RQ-6, R-forms | `requests` |
 //! | notifications | `notify`, `tagged`, `tag_matching` |
@@ -36,6 +37,7 @@ mod locks;
 mod matching;
 mod notify;
 mod order;
+mod pattern_fences;
 mod patterns;
 mod program;
 mod programs;

@@ -21,21 +21,24 @@ impl Model {
                 }
             }
             Word::Fence => {
-                assert!(
-                    value <= self.of(from).fences,
-                    "[completion] rank {from} signals fence {value}, which it has not called"
-                );
-                // The hop also reports the process's own operations of earlier epochs.
-                for (_, ops) in self.fence_ops.range(..value) {
-                    let open = ops
-                        .iter()
-                        .find(|&&op| self.ops[op].rank == from && !self.ops[op].is_over());
-                    assert!(
-                        open.is_none(),
-                        "[completion] rank {from} signals fence {value} over an operation in \
-                         flight [FE-1]"
-                    );
+                let (number, acknowledges) = self.fence_of(value);
+                if acknowledges {
+                    return;
                 }
+                assert!(
+                    number <= self.of(from).fences,
+                    "[completion] rank {from} signals fence {number}, which it has not called"
+                );
+                if self.is_by_neighbours(number) {
+                    return self.check_neighbour_signal(from, to, value);
+                }
+                // The hop also reports the process's own operations of earlier epochs.
+                let open = self.fence_op_open(number, |op| op.rank == from);
+                assert!(
+                    open.is_none(),
+                    "[completion] rank {from} signals fence {number} over an operation in flight \
+                     [FE-1]"
+                );
             }
         }
     }
@@ -65,13 +68,11 @@ impl Model {
             Meaning::Close(epoch) => self.complete_epoch(*epoch),
             Meaning::Fence(barrier, fence) => {
                 let Kind::Barrier(number) = self.epochs[*barrier].kind else { unreachable!() };
-                let late = self.ranks.iter().position(|r| r.fences < number);
-                assert!(
-                    late.is_none(),
-                    "[completion] fence {number} of rank {rank} complete before rank {late:?} \
-                     called it [FE-1]"
-                );
-                self.assert_fence_ops_remote(number - 1);
+                if self.is_by_neighbours(number) {
+                    self.check_origins_came(rank, number);
+                } else {
+                    self.check_all_came(rank, number);
+                }
                 if let Some(fence) = fence {
                     self.set_complete(*fence);
                 }
@@ -127,6 +128,16 @@ impl Model {
                 && op.notified.is_some()
         };
         self.ops.iter().filter(came).count() as u64
+    }
+
+    fn check_all_came(&self, rank: Rank, number: u64) {
+        let late = self.ranks.iter().position(|r| r.fences < number);
+        assert!(
+            late.is_none(),
+            "[completion] fence {number} of rank {rank} complete before rank {late:?} called it \
+             [FE-1]"
+        );
+        self.assert_fence_ops_remote(number - 1);
     }
 
     fn complete_epoch(&mut self, epoch: EpochId) {

@@ -10,6 +10,7 @@ use mpix_rma::transport::sim::{Event, EventKind};
 mod completion;
 mod exclusion;
 mod order;
+mod pattern;
 
 /// Virtual time.
 pub type Time = u64;
@@ -162,6 +163,7 @@ pub struct Model {
     /// A done may be sent before its operations are visible, if it becomes visible after them.
     pub signals_follow: bool,
     late: Vec<Late>,
+    fence_words: Vec<pattern::Era>,
 }
 
 fn key(rank: Rank, op: &Op) -> OpKey {
@@ -188,6 +190,7 @@ impl Model {
             queues: BTreeMap::new(),
             signals_follow: false,
             late: Vec::new(),
+            fence_words: vec![pattern::Era::default()],
         }
     }
 
@@ -298,6 +301,7 @@ impl Model {
         let closed = self.of(rank).fence.take();
         self.of(rank).fences += 1;
         let number = self.of(rank).fences;
+        self.learn(number, assert);
         // Opened first, because the epoch that this fence closes completes with it and not before.
         let barrier = self.open(rank, Kind::Barrier(number));
         if let Some(fence) = closed {

@@ -31,6 +31,11 @@ impl Model {
             }
             Kind::Fence(number) => {
                 let (number, called) = (*number, |r: &RankModel| r.fences);
+                self.check_learned(rank, target, number);
+                if self.is_granted_by_neighbours(number) {
+                    self.check_granted(target, number);
+                    return id;
+                }
                 let late = self.ranks.iter().position(|r| called(r) < number);
                 assert!(
                     late.is_none(),
@@ -74,10 +79,14 @@ impl Model {
                         self.assert_activatable(access, "done");
                     }
                     Word::Fence => {
+                        let (number, acknowledges) = self.fence_of(value);
+                        if acknowledges {
+                            continue;
+                        }
                         let barrier = self
                             .epochs
                             .iter()
-                            .position(|e| e.rank == from && e.kind == Kind::Barrier(value));
+                            .position(|e| e.rank == from && e.kind == Kind::Barrier(number));
                         self.assert_activatable(
                             barrier.expect("checked at the signal"),
                             "barrier hop",

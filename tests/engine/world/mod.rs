@@ -74,6 +74,21 @@ impl World {
         world
     }
 
+    /// As [`new`](Self::new), with fences that learn a pattern.
+    pub fn with_pattern(ranks: u32) -> Self {
+        let mut world = Self::new(ranks);
+        world.set_pattern(true);
+        world
+    }
+
+    /// Lets fences learn a pattern from here on, or no more. All fences so far are complete.
+    pub fn set_pattern(&mut self, on: bool) {
+        self.net.model.set_pattern(on);
+        for window in &mut self.windows {
+            window.set_fence_pattern(on).expect("no fence epoch with operations is open");
+        }
+    }
+
     pub fn size(&self) -> u32 {
         self.windows.len() as u32
     }

@@ -1,0 +1,561 @@
+//! Pattern fences: fences that wait for the neighbours of this process only [FE-3, FE-4].
+//!
+//! *Learning.* A fence that ends the epoch to be learned first tells each target that this process
+//! has accessed it, by a *mark*, and enters the barrier when all targets have acknowledged theirs.
+//! So each process that has passed the barrier knows its origins (nonblocking consensus: Hoefler,
+//! Siebert, Lumsdaine, *Scalable Communication Protocols for Dynamic Sparse Data Exchange*, PPoPP
+//! 2010). Marks, acknowledgements and hops share the `Fence` word of a pair, as bits that are added.
+//!
+//! *Later fences.* A process tells its targets that its operations are complete (`DONE`), and its
+//! origins that they may access it again (`GRANT`). Both are one word, so that one signal says both
+//! to a neighbour that is both.
+
+use hashbrown::HashMap;
+
+use super::epoch::{EpochKind, EpochState, Leg};
+use super::fence::{Barrier, FenceKind};
+use super::port::{Assert, Port, Rank, SyncError, Word};
+use super::slab::Key;
+use super::window::{FenceView, Window};
+
+/// By so much each fence of a window with a pattern raises the words.
+const STEP: u64 = 8;
+/// In a learned epoch this process has accessed the peer.
+const MARK: u64 = 1;
+/// This process knows the peer's mark.
+const ACK: u64 = 2;
+/// A hop of the barrier.
+const HOP: u64 = 4;
+/// The operations of this process at the peer are complete.
+const DONE: u64 = 4;
+/// As `DONE`, and the peer may access this process in the next epoch.
+const GRANT: u64 = 5;
+
+/// Neighbours up to this number are scanned, beyond that hashed.
+const SCAN: usize = 8;
+
+/// What the application's last fence means for the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum View {
+    /// No fence has opened an epoch since the pattern was asked for.
+    #[default]
+    Unopened,
+    /// The epoch to be learned is open.
+    Learning,
+    /// The targets are known.
+    Learned,
+}
+
+/// The fence in progress, if it needs more than a barrier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Idle,
+    /// Waits for acknowledgements of marks, before its barrier.
+    Marks { epoch: Key, unacknowledged: u32 },
+    /// In the barrier that ends the learned epoch.
+    Barrier,
+    /// Waits for its own operations, and for the origins that are not done.
+    Neighbours { epoch: Key, undone: u32 },
+}
+
+#[derive(Debug)]
+struct Neighbour {
+    rank: Rank,
+    /// It accesses this process.
+    origin: bool,
+    /// This process accesses it.
+    target: bool,
+    /// Its acknowledgement has arrived.
+    acknowledged: bool,
+    /// The transport had no resource to send `due`.
+    refused: bool,
+    /// The word that it writes here, as last observed.
+    seen: u64,
+    /// The word that this process writes there, without hops of the barrier.
+    due: u64,
+}
+
+impl Neighbour {
+    /// Reads its word (acquire). It may be lower than what the learning fence stands for.
+    fn look(&mut self, port: &mut impl Port) {
+        self.seen = self.seen.max(port.observe(self.rank, Word::Fence));
+    }
+}
+
+/// The neighbours of this process in one window, and the fence that they complete.
+#[derive(Debug, Default)]
+pub(super) struct Pattern {
+    view: View,
+    stage: Stage,
+    /// The origins are known too.
+    learned: bool,
+    neighbours: Vec<Neighbour>,
+    /// Empty up to `SCAN` neighbours.
+    by_rank: HashMap<Rank, u32>,
+    /// The active fence epoch, while neighbours grant it.
+    active: Option<Key>,
+    /// A target with a word of this value has granted the epoch after the last complete fence.
+    grant_at: u64,
+    /// Legs of the active epoch that are not granted.
+    ungranted: u32,
+    /// A deferred lock epoch waits for a target [FE-3].
+    holds_lock_back: bool,
+    /// Neighbours whose word could not be sent.
+    unsent: Vec<u32>,
+}
+
+impl Pattern {
+    fn find(&self, rank: Rank) -> Option<u32> {
+        if self.by_rank.is_empty() {
+            let at = self.neighbours.iter().position(|neighbour| neighbour.rank == rank);
+            return at.map(|at| at as u32);
+        }
+        self.by_rank.get(&rank).copied()
+    }
+
+    fn neighbour(&mut self, rank: Rank) -> u32 {
+        if let Some(at) = self.find(rank) {
+            return at;
+        }
+        let at = self.neighbours.len();
+        if at == SCAN {
+            self.by_rank = self.neighbours.iter().zip(0..).map(|(n, at)| (n.rank, at)).collect();
+        }
+        if at >= SCAN {
+            self.by_rank.insert(rank, at as u32);
+        }
+        self.neighbours.push(Neighbour {
+            rank,
+            origin: false,
+            target: false,
+            acknowledged: false,
+            refused: false,
+            seen: 0,
+            due: 0,
+        });
+        at as u32
+    }
+
+    fn targets(&self, rank: Rank) -> bool {
+        self.find(rank).is_some_and(|at| self.neighbours[at as usize].target)
+    }
+
+    /// True if a sweep has something to read or to send.
+    pub(super) fn awaits(&self) -> bool {
+        self.stage != Stage::Idle
+            || self.ungranted > 0
+            || self.holds_lock_back
+            || !self.has_sent_all()
+    }
+
+    pub(super) fn has_sent_all(&self) -> bool {
+        self.unsent.is_empty()
+    }
+
+    /// What the word of this process says besides a hop, in the fence whose hops are `hop`.
+    pub(super) fn marks_to(&self, rank: Rank, hop: u64) -> u64 {
+        if self.stage != Stage::Barrier {
+            return 0;
+        }
+        let due = self.find(rank).map_or(0, |at| self.neighbours[at as usize].due);
+        due.saturating_sub(hop - HOP)
+    }
+
+    /// The ranks whose word the fence in progress waits for, for the log.
+    pub(super) fn awaited(&self, fences: u64) -> Vec<Rank> {
+        let waits = |n: &&Neighbour| match self.stage {
+            Stage::Marks { .. } => n.target && !n.acknowledged,
+            Stage::Neighbours { .. } => n.origin && n.seen < fences - STEP + DONE,
+            Stage::Idle | Stage::Barrier => false,
+        };
+        self.neighbours.iter().filter(waits).map(|n| n.rank).collect()
+    }
+}
+
+// The application's view.
+impl Window {
+    /// True if fences wait for neighbours only, once they are learned [FE-3].
+    pub fn has_fence_pattern(&self) -> bool {
+        self.pattern.is_some()
+    }
+
+    /// Lets fences learn a pattern anew, or end it. All processes make this call between the same
+    /// two fences, and none makes another call on the window before all have made this one [FE-4].
+    ///
+    /// # Errors
+    /// If a fence epoch with operations is open, or a fence is incomplete.
+    pub fn set_fence_pattern(&mut self, on: bool) -> Result<(), SyncError> {
+        if !self.may_set_fence_pattern() {
+            return Err(SyncError::FenceOpen);
+        }
+        self.route = None;
+        self.pattern = (on && self.size > 1).then(Box::default);
+        Ok(())
+    }
+
+    /// True if [`set_fence_pattern`](Self::set_fence_pattern) is allowed now.
+    pub fn may_set_fence_pattern(&mut self) -> bool {
+        !matches!(self.fence_view, FenceView::Real(_)) && !self.awaits_fences()
+    }
+
+    /// True if a fence that was called is incomplete.
+    pub fn awaits_fences(&mut self) -> bool {
+        self.closed_epochs.drop_completed(&self.epochs);
+        self.closed_epochs.has_fence()
+    }
+
+    /// Number of neighbours that this process has learned, for tests and measurements.
+    pub fn fence_neighbours(&self) -> usize {
+        self.pattern.as_ref().map_or(0, |pattern| pattern.neighbours.len())
+    }
+
+    /// The kind of the present fence epoch.
+    pub(super) fn fence_kind(&self) -> FenceKind {
+        match self.pattern.as_ref().map(|pattern| pattern.view) {
+            None | Some(View::Unopened) => FenceKind::Barrier,
+            Some(View::Learning) => FenceKind::Learns,
+            Some(View::Learned) => FenceKind::Neighbours,
+        }
+    }
+
+    /// How a fence with this assertion completes the present epoch. `NOPRECEDE` says that no
+    /// process has accessed another, so there is nothing to learn.
+    pub(super) fn closing_kind(&self, assert: Assert) -> FenceKind {
+        match self.fence_kind() {
+            FenceKind::Learns if assert.noprecede => FenceKind::Barrier,
+            kind => kind,
+        }
+    }
+
+    /// A fence of this kind was called, which closes `epoch`. Its targets are known from here on.
+    pub(super) fn fence_called(&mut self, epoch: Option<Key>, kind: FenceKind, assert: Assert) {
+        let Some(pattern) = &mut self.pattern else { return };
+        match kind {
+            FenceKind::Neighbours => {}
+            FenceKind::Barrier if assert.nosucceed => pattern.view = View::Unopened,
+            FenceKind::Barrier => pattern.view = View::Learning,
+            FenceKind::Learns => {
+                pattern.view = View::Learned;
+                let Some(epoch) = epoch else { return };
+                let legs = &self.epochs[epoch].legs;
+                for target in (0..legs.len()).map(|leg| legs[leg].target) {
+                    if target != self.me {
+                        let at = pattern.neighbour(target);
+                        pattern.neighbours[at as usize].target = true;
+                    }
+                }
+            }
+        }
+    }
+
+    /// True if the present fence epoch may access `target`. A process may always access itself.
+    pub(super) fn fence_covers(&self, target: Rank) -> bool {
+        let Some(pattern) = &self.pattern else { return true };
+        pattern.view != View::Learned || target == self.me || pattern.targets(target)
+    }
+
+    /// Makes the leg to `target` of a fence epoch that keeps one for each target.
+    pub(super) fn add_fence_leg(&mut self, port: &mut impl Port, epoch: Key, target: Rank) {
+        let entry = &self.epochs[epoch];
+        if entry.legs.find(target).is_some() || entry.kind == EpochKind::Fence(FenceKind::Barrier) {
+            return;
+        }
+        let (active, mut granted) = (entry.state == EpochState::Active, entry.granted);
+        if active && entry.kind == EpochKind::Fence(FenceKind::Neighbours) {
+            granted = self.granted_by(port, target);
+        }
+        self.epochs[epoch].legs.push(Leg::new(target, granted));
+    }
+}
+
+// The engine's view.
+impl Window {
+    /// Counts a fence that begins. Returns the value of its barrier's hops.
+    pub(super) fn count_fence(&mut self) -> u64 {
+        if self.pattern.is_none() {
+            self.fences += 1;
+            return self.fences;
+        }
+        self.fences += STEP;
+        self.fences - STEP + HOP
+    }
+
+    /// Grants the legs of a fence epoch whose targets have granted it. The others wait.
+    pub(super) fn activate_by_neighbours(&mut self, port: &mut impl Port, epoch: Key) {
+        if let Some(pattern) = &mut self.pattern {
+            pattern.active = Some(epoch);
+        }
+        for leg in 0..self.epochs[epoch].legs.len() {
+            let target = self.leg(epoch, leg).target;
+            if self.granted_by(port, target) {
+                self.leg(epoch, leg).granted = true;
+                self.post_queued(port, epoch, leg);
+            }
+        }
+    }
+
+    /// True if `target` has granted the active fence epoch. Otherwise sweeps look for its grant.
+    fn granted_by(&mut self, port: &mut impl Port, target: Rank) -> bool {
+        let me = self.me;
+        let Some(pattern) = &mut self.pattern else { return true };
+        let granted = target == me || pattern.sees_grant(port, target);
+        pattern.ungranted += u32::from(!granted);
+        granted
+    }
+
+    /// True if a lock epoch has to wait: a learned target that it locks has not completed the fence
+    /// before [FE-3].
+    pub(super) fn awaits_neighbours(&mut self, port: &mut impl Port, epoch: Key) -> bool {
+        let Some(pattern) = self.pattern.as_mut().filter(|pattern| pattern.learned) else {
+            return false;
+        };
+        let waits = match self.epochs[epoch].kind {
+            EpochKind::Lock { target, own: false, .. } => {
+                pattern.targets(target) && !pattern.sees_grant(port, target)
+            }
+            EpochKind::LockAll { .. } => {
+                let targets = pattern.neighbours.iter().filter(|n| n.target).map(|n| n.rank);
+                let targets: Vec<Rank> = targets.collect();
+                !targets.into_iter().all(|target| pattern.sees_grant(port, target))
+            }
+            _ => false,
+        };
+        pattern.holds_lock_back = waits;
+        waits
+    }
+
+    /// Ends a fence epoch as far as its operations and origins allow it.
+    pub(super) fn close_by_neighbours(&mut self, port: &mut impl Port, epoch: Key) {
+        let Some(pattern) = &mut self.pattern else { return };
+        if pattern.stage == Stage::Idle {
+            self.fences += STEP;
+            let done_at = self.fences - STEP + DONE;
+            let undone = pattern.neighbours.iter().filter(|n| n.origin && n.seen < done_at).count();
+            pattern.stage = Stage::Neighbours { epoch, undone: undone as u32 };
+            for at in 0..pattern.neighbours.len() as u32 {
+                self.read_neighbour(port, at);
+            }
+        }
+        self.advance_fence(port);
+    }
+
+    /// Sends what the fence in progress allows, and ends it when nothing is left.
+    ///
+    /// A target is done with once the operations to it are complete. An origin is granted the next
+    /// epoch when this process has completed the present one; its own operations need not be seen
+    /// for that, since it issues those of the next epoch after them.
+    fn advance_fence(&mut self, port: &mut impl Port) {
+        let Some(pattern) = &mut self.pattern else { return };
+        let Stage::Neighbours { epoch, undone } = pattern.stage else { return };
+        let entry = &self.epochs[epoch];
+        let (base, complete) = (self.fences - STEP, entry.outstanding == 0);
+        for at in 0..pattern.neighbours.len() {
+            let n = &pattern.neighbours[at];
+            let others = undone - u32::from(n.origin && undone > 0 && n.seen < base + DONE);
+            let is_idle =
+                || complete || entry.legs.find(n.rank).is_none_or(|leg| entry.legs[leg].remote == 0);
+            let value = match () {
+                () if n.origin && complete && others == 0 => base + GRANT,
+                () if n.target && is_idle() => base + DONE,
+                () => continue,
+            };
+            pattern.raise(port, at as u32, value, 0);
+        }
+        if complete && undone == 0 && pattern.has_sent_all() {
+            pattern.stage = Stage::Idle;
+            pattern.active = None;
+            pattern.grant_at = base + GRANT;
+            self.end_epoch(epoch);
+        }
+    }
+
+    /// Sends the marks of the epoch to be learned, which is complete here.
+    pub(super) fn begin_marks(&mut self, port: &mut impl Port, epoch: Key, hop: u64) {
+        let Some(pattern) = &mut self.pattern else { return };
+        let mut unacknowledged = 0;
+        for at in 0..pattern.neighbours.len() {
+            if pattern.neighbours[at].target {
+                unacknowledged += 1;
+                pattern.add_mark(port, at as u32, hop - HOP, MARK, 0);
+            }
+        }
+        pattern.stage = Stage::Marks { epoch, unacknowledged };
+        self.advance_marks(port);
+    }
+
+    /// Looks for marks and acknowledgements, and enters the barrier behind the last one.
+    fn advance_marks<P: Port>(&mut self, port: &mut P) {
+        if !P::NAMES_CHANGES {
+            // Any process may be an origin. This is so in the learning fence only.
+            for distance in 1..self.size {
+                let rank = (u64::from(self.me) + u64::from(distance)) % u64::from(self.size);
+                self.read_marks(port, rank as Rank);
+            }
+        }
+        let Some(pattern) = &mut self.pattern else { return };
+        if let Stage::Marks { epoch, unacknowledged: 0 } = pattern.stage {
+            pattern.stage = Stage::Barrier;
+            self.barrier = Some(Barrier::new(epoch, self.fences - STEP + HOP));
+            self.advance_barrier(port);
+        }
+    }
+
+    /// Takes the mark and the acknowledgement of a process, as far as they have arrived.
+    fn read_marks(&mut self, port: &mut impl Port, rank: Rank) {
+        let Some(pattern) = &mut self.pattern else { return };
+        // A mark may arrive before this process begins the fence.
+        let base = self.fences - if pattern.stage == Stage::Idle { 0 } else { STEP };
+        let word = port.observe(rank, Word::Fence);
+        let Some(bits) = word.checked_sub(base).filter(|bits| *bits < STEP) else { return };
+        if bits & MARK != 0 {
+            let at = pattern.neighbour(rank);
+            if !std::mem::replace(&mut pattern.neighbours[at as usize].origin, true) {
+                let hop =
+                    hop_sent_to(pattern.stage, self.barrier.as_ref(), rank, self.me, self.size);
+                pattern.add_mark(port, at, base, ACK, hop);
+                self.state_changes += 1;
+            }
+        }
+        if bits & ACK != 0
+            && let Some(at) = pattern.find(rank)
+            && let Stage::Marks { unacknowledged, .. } = &mut pattern.stage
+            && !std::mem::replace(&mut pattern.neighbours[at as usize].acknowledged, true)
+        {
+            *unacknowledged -= 1;
+            self.state_changes += 1;
+        }
+    }
+
+    /// A barrier was passed. If it ended the learned epoch, the neighbours are known, and every
+    /// process has granted the next epoch.
+    pub(super) fn barrier_passed(&mut self) {
+        let Some(pattern) = &mut self.pattern else { return };
+        if pattern.stage != Stage::Barrier {
+            return;
+        }
+        pattern.stage = Stage::Idle;
+        pattern.learned = true;
+        pattern.grant_at = self.fences - STEP + GRANT;
+        for neighbour in &mut pattern.neighbours {
+            neighbour.seen = pattern.grant_at;
+        }
+    }
+
+    /// Reads the words that fences wait for, and sends again what was refused.
+    pub(super) fn advance_pattern<P: Port>(&mut self, port: &mut P) {
+        let Some(pattern) = &mut self.pattern else { return };
+        for at in std::mem::take(&mut pattern.unsent) {
+            let neighbour = &mut pattern.neighbours[at as usize];
+            neighbour.refused = false;
+            let rank = neighbour.rank;
+            let hop = hop_sent_to(pattern.stage, self.barrier.as_ref(), rank, self.me, self.size);
+            pattern.send(port, at, hop);
+            self.state_changes += 1;
+        }
+        if matches!(pattern.stage, Stage::Marks { .. } | Stage::Barrier) {
+            self.advance_marks(port);
+        } else if !P::NAMES_CHANGES && pattern.learned {
+            for at in 0..pattern.neighbours.len() as u32 {
+                self.read_neighbour(port, at);
+            }
+        }
+        self.advance_fence(port);
+    }
+
+    /// The transport reports that the word of a process has changed.
+    pub(super) fn fence_word_changed(&mut self, port: &mut impl Port, rank: Rank) {
+        let Some(pattern) = &self.pattern else { return };
+        if !pattern.learned {
+            self.read_marks(port, rank);
+        } else if let Some(at) = pattern.find(rank) {
+            self.read_neighbour(port, at);
+        }
+    }
+
+    /// Reads the word of a neighbour if something waits for it, and continues that.
+    fn read_neighbour(&mut self, port: &mut impl Port, at: u32) {
+        let Some(pattern) = &mut self.pattern else { return };
+        let done_at = self.fences - STEP + DONE;
+        let (grant_at, neighbour) = (pattern.grant_at, &mut pattern.neighbours[at as usize]);
+        let (rank, before) = (neighbour.rank, neighbour.seen);
+        let awaits_done = matches!(pattern.stage, Stage::Neighbours { .. })
+            && neighbour.origin
+            && before < done_at;
+        if !awaits_done && !(neighbour.target && before < grant_at) {
+            return;
+        }
+        neighbour.look(port);
+        let seen = neighbour.seen;
+        let granted = neighbour.target && before < grant_at && grant_at <= seen;
+        if awaits_done
+            && done_at <= seen
+            && let Stage::Neighbours { undone, .. } = &mut pattern.stage
+        {
+            *undone -= 1;
+            self.state_changes += 1;
+        }
+        if granted {
+            self.granted_late(port, rank);
+        }
+    }
+
+    /// A target has granted the active epoch, or the locks that waited for it.
+    fn granted_late(&mut self, port: &mut impl Port, target: Rank) {
+        let Some(pattern) = &mut self.pattern else { return };
+        self.recheck |= pattern.holds_lock_back;
+        self.state_changes += 1;
+        let Some(epoch) = pattern.active else { return };
+        if self.epochs.get(epoch).is_some_and(|entry| entry.legs.find(target).is_some()) {
+            pattern.ungranted -= 1;
+            self.grant_leg(port, epoch, target);
+        }
+    }
+}
+
+/// The hop that the learning fence's barrier has sent to a process, which its word must keep.
+fn hop_sent_to(stage: Stage, barrier: Option<&Barrier>, to: Rank, me: Rank, size: u32) -> u64 {
+    let distance = (u64::from(to) + u64::from(size) - u64::from(me)) % u64::from(size);
+    let sent = stage == Stage::Barrier && barrier.is_some_and(|b| b.has_sent_hop(distance));
+    if sent { HOP } else { 0 }
+}
+
+// What is sent.
+impl Pattern {
+    /// True if the word of a target grants the epoch after the last complete fence.
+    fn sees_grant(&mut self, port: &mut impl Port, target: Rank) -> bool {
+        let Some(at) = self.find(target) else { return false };
+        let neighbour = &mut self.neighbours[at as usize];
+        if neighbour.seen < self.grant_at {
+            neighbour.look(port);
+        }
+        neighbour.seen >= self.grant_at
+    }
+
+    /// Adds a bit to the word of a neighbour, in the fence whose words begin at `base`.
+    fn add_mark(&mut self, port: &mut impl Port, at: u32, base: u64, bit: u64, hop: u64) {
+        let due = self.neighbours[at as usize].due.max(base) + bit;
+        self.raise(port, at, due, hop);
+    }
+
+    /// Raises the word of a neighbour to `value`. `hop`: a hop that was sent already, and that the
+    /// word keeps.
+    fn raise(&mut self, port: &mut impl Port, at: u32, value: u64, hop: u64) {
+        let neighbour = &mut self.neighbours[at as usize];
+        if value <= neighbour.due {
+            return;
+        }
+        neighbour.due = value;
+        if !neighbour.refused {
+            self.send(port, at, hop);
+        }
+    }
+
+    fn send(&mut self, port: &mut impl Port, at: u32, hop: u64) {
+        let neighbour = &mut self.neighbours[at as usize];
+        if port.signal(neighbour.rank, Word::Fence, neighbour.due + hop).is_err() {
+            neighbour.refused = true;
+            self.unsent.push(at);
+        }
+    }
+}
