@@ -176,25 +176,46 @@
  *
  * Pass them to the call that creates the window, with the same value in all processes.
  * mpix_rma_transport takes "auto", "shm", "host_mpi" or "verbs" and overrides MPIX_RMA_TRANSPORT
- * (section 7) on this window. mpix_notify.h describes mpix_rma_notify_puts. The other keys of this
- * library take "true" or "1", "false" or "0". Any other value is MPI_ERR_INFO_VALUE. Keys that are
- * not listed here go to the host.
+ * (section 7) on this window. mpix_rma_fence takes "barrier" or "pattern". mpix_notify.h describes
+ * mpix_rma_notify_puts. The other keys of this library take "true" or "1", "false" or "0". Any
+ * other value is MPI_ERR_INFO_VALUE. Keys that are not listed here go to the host.
  *
  *   mpix_rma            default: by MPIX_RMA   this library (true) or the host (false) serves the
  *                                              window
  *   mpix_rma_fast_path  default: true          false: puts and gets that are copies go through the
  *                                              engine like all others; slower, otherwise equal
  *
+ *   mpix_rma_fence      default: barrier       pattern: fences wait only for the processes that
+ *                                              accessed this one in the first fence epoch, and
+ *                                              grant access to these only
+ *
  *   mpix_win_access_after_access_reorder      default: false    A_A_A_R in the paper
  *   mpix_win_access_after_exposure_reorder    default: false    A_A_E_R
  *   mpix_win_exposure_after_exposure_reorder  default: false    E_A_E_R
  *   mpix_win_exposure_after_access_reorder    default: false    E_A_A_R
  *
- * Each of the four lifts the default order of section 2 for one pair of kinds. With the first, an
- * access or lock epoch may be activated while earlier access or lock epochs are not complete. You
- * promise that epochs in progress together touch disjoint memory. The flags never apply if one of
- * the two epochs is a fence or lock_all epoch, nor between an exposure and a lock of the process
- * itself, nor between two lock epochs on one target. The paper's spelling
+ * With mpix_rma_fence = "pattern", the first fence epoch runs as usual and is learned: the first
+ * one that a fence without MPI_MODE_NOSUCCEED opens and a fence without MPI_MODE_NOPRECEDE closes.
+ * Give these assertions to fences around epochs without accesses, or such an epoch is learned. From
+ * the fence that closes it on, each process may access itself and the targets that it accessed
+ * there, or fewer. Any other access is MPI_ERR_RMA_SYNC and has no effect. Such fences are not
+ * barriers: they do not order processes that are not neighbours, directly or by way of others, and
+ * a process without neighbours passes them at once. A process may rely on these: its fence
+ * completes after its origins have called it and their operations are complete here; its operations
+ * reach a target after the target's fence; its locks of a learned target are granted after it.
+ * Order a lock of any other process by other means.
+ *
+ * Beside the calls that make windows, MPI_Win_set_info takes this key, with the same value in all
+ * processes. It completes outstanding fences. Then the next fence that opens an epoch begins to
+ * learn anew (pattern), or all fences are barriers (barrier). The present epoch, if it has no
+ * operations yet, is open to all targets. With operations in it in any process, all get
+ * MPI_ERR_RMA_SYNC; if the values differ, MPI_ERR_INFO_VALUE.
+ *
+ * Each of the four reorder keys lifts the default order of section 2 for one pair of kinds. With
+ * the first, an access or lock epoch may be activated while earlier access or lock epochs are not
+ * complete. You promise that epochs in progress together touch disjoint memory. The flags never
+ * apply if one of the two epochs is a fence or lock_all epoch, nor between an exposure and a lock
+ * of the process itself, nor between two lock epochs on one target. The paper's spelling
  * (MPI_WIN_ACCESS_AFTER_ACCESS_REORDER, ...) and the short keys mpix_a_a_a_r, mpix_a_a_e_r,
  * mpix_e_a_e_r, mpix_e_a_a_r are accepted too. Open MPI limits keys to 35 characters. There
  * MPI_Info_set and its variants store the long keys under the short ones, and MPI_Info_get_nthkey

@@ -353,8 +353,9 @@ impl Window {
         for at in 0..pattern.neighbours.len() {
             let n = &pattern.neighbours[at];
             let others = undone - u32::from(n.origin && undone > 0 && n.seen < base + DONE);
-            let is_idle =
-                || complete || entry.legs.find(n.rank).is_none_or(|leg| entry.legs[leg].remote == 0);
+            let is_idle = || {
+                complete || entry.legs.find(n.rank).is_none_or(|leg| entry.legs[leg].remote == 0)
+            };
             let value = match () {
                 () if n.origin && complete && others == 0 => base + GRANT,
                 () if n.target && is_idle() => base + DONE,

@@ -14,7 +14,7 @@ use super::matching::Matcher;
 use super::notify::Notifications;
 use super::pattern::Pattern;
 use super::peer::Peers;
-use super::port::{Port, Rank, ReorderFlags, RequestId, Word};
+use super::port::{Port, Rank, ReorderFlags, RequestId, SyncError, Word};
 use super::record::Records;
 use super::request::Requests;
 use super::slab::{Key, Slab};
@@ -230,13 +230,33 @@ impl Window {
 
     /// True if an open access epoch covers `target`, so that an operation to it is accepted.
     pub fn covers(&self, target: Rank) -> bool {
+        self.covering(target).is_ok()
+    }
+
+    /// What an operation to `target` returns: an error unless an open access epoch covers it.
+    ///
+    /// # Errors
+    /// As of [`issue`](Self::issue).
+    pub fn covering(&self, target: Rank) -> Result<(), SyncError> {
+        match () {
+            () if self.covers_otherwise(target) => Ok(()),
+            () if self.access_open.is_some() || self.fence_view == FenceView::Dissolved => {
+                Err(SyncError::NoAccessEpoch)
+            }
+            () if self.fence_covers(target) => Ok(()),
+            () => Err(SyncError::NotLearned),
+        }
+    }
+
+    /// True if an epoch other than a fence epoch covers `target`.
+    fn covers_otherwise(&self, target: Rank) -> bool {
         if self.covers_passively(target) {
             return true;
         }
         if let Some(epoch) = self.access_open {
             return self.epochs[epoch].legs.find(target).is_some();
         }
-        self.fence_view != FenceView::Dissolved && self.fence_covers(target)
+        false
     }
 
     /// True if an open lock or lock_all epoch covers `target`.

@@ -61,6 +61,10 @@ static SERVE: Key = key!("mpix_rma");
 /// Whether operations that are copies take the fast path.
 static FAST_PATH: Key = key!("mpix_rma_fast_path");
 
+/// Whom fences wait for.
+static FENCE: Key =
+    Key { name: c"mpix_rma_fence", invalid: "info key mpix_rma_fence takes barrier or pattern" };
+
 /// How peers are reached.
 static TRANSPORT: Key = Key {
     name: c"mpix_rma_transport",
@@ -126,6 +130,8 @@ pub(crate) struct InfoKeys {
     pub(crate) reach: Option<Reach>,
     /// `mpix_rma_fast_path`
     pub(crate) fast_path: Option<bool>,
+    /// `mpix_rma_fence`: fences learn a pattern [FE-4].
+    pub(crate) pattern_fences: Option<bool>,
     pub(crate) flags: ReorderFlags,
     /// `mpi_assert_max_num_notify`; fixed when the window is made.
     pub(crate) max_counters: Option<u32>,
@@ -156,6 +162,7 @@ impl InfoKeys {
             max_counters: self.max_counters.unwrap_or(0),
             fast_path: self.fast_path.unwrap_or(true),
             puts_counter: self.puts_counter,
+            pattern_fences: self.pattern_fences.unwrap_or(false),
             ..Hints::default()
         };
         if let Some(alignment) = self.standard.alignment {
@@ -192,6 +199,7 @@ pub(crate) fn keys(info: MPI_Info) -> Result<InfoKeys, Fault> {
         serve: value(info, &SERVE, parse)?,
         reach: value(info, &TRANSPORT, parse_reach)?,
         fast_path: value(info, &FAST_PATH, parse)?,
+        pattern_fences: value(info, &FENCE, parse_fence)?,
         max_counters: value(info, &MAX_COUNTERS, parse_counters)?,
         puts_counter: value(info, &NOTIFY_PUTS, parse_counter)?,
         flags: read_flags(info)?,
@@ -290,6 +298,7 @@ pub(crate) fn write(info: MPI_Info, hints: &Hints, alignment: u64, progress: &CS
         (ALIGNMENT, &alignment),
         (SERVE.name, c"true"),
         (FAST_PATH.name, word(hints.fast_path)),
+        (FENCE.name, if hints.pattern_fences { c"pattern" } else { c"barrier" }),
         (SINGLE, word(hints.single)),
         (PROGRESS, progress),
         (MAX_COUNTERS.name, &max_counters),
@@ -471,6 +480,15 @@ fn parse_reach(text: &[u8]) -> Option<Reach> {
     i64::try_from(place).ok().map(Reach::of)
 }
 
+/// Whether fences learn a pattern.
+fn parse_fence(text: &[u8]) -> Option<bool> {
+    match text.trim_ascii() {
+        b"barrier" => Some(false),
+        b"pattern" => Some(true),
+        _ => None,
+    }
+}
+
 fn parse_counters(text: &[u8]) -> Option<u32> {
     let number: c_int = std::str::from_utf8(text.trim_ascii()).ok()?.parse().ok()?;
     u32::try_from(number).ok()
@@ -568,6 +586,9 @@ mod tests {
         assert_eq!(parse_reach(b"Host_MPI"), Some(Reach::HostMpi));
         assert_eq!(parse_reach(b"verbs"), Some(Reach::Verbs));
         assert_eq!(parse_reach(b"tcp"), None);
+        assert_eq!(parse_fence(b"pattern "), Some(true));
+        assert_eq!(parse_fence(b"barrier"), Some(false));
+        assert_eq!(parse_fence(b"true"), None);
         assert_eq!(parse_counters(b" 12"), Some(12));
         assert_eq!(parse_counters(b"0"), Some(0));
         assert_eq!(parse_counters(b"-1"), None);

@@ -121,9 +121,10 @@ fn run(
         Ok(Timed { warm_up, schedule, hot, began: None })
     });
     let mut scripts = scripts.collect::<Result<Vec<_>, String>>()?.into_iter();
-    let mut world = World::new(ranks, settings, &[WindowSpec { bytes: 0, flags }], |_| {
-        scripts.next().expect("a script for each rank")
-    });
+    let mut world =
+        World::new(ranks, settings, &[WindowSpec { flags, ..Default::default() }], |_| {
+            scripts.next().expect("a script for each rank")
+        });
     let report = world.run().map_err(|stuck| stuck.to_string())?;
     Ok(outcome(&mut world, &report))
 }

@@ -441,10 +441,12 @@ fn run(
     let builders =
         (case.roles)(&|| ScriptBuilder { role: MarkedScript::default(), nonblocking, bytes });
     let mut roles = builders.into_iter().map(|script| script.role).collect::<Vec<_>>().into_iter();
-    let mut world =
-        World::new(roles.len() as u32, settings, &[WindowSpec { bytes: 0, flags }], |_| {
-            roles.next().expect("a script for each rank")
-        });
+    let mut world = World::new(
+        roles.len() as u32,
+        settings,
+        &[WindowSpec { flags, ..Default::default() }],
+        |_| roles.next().expect("a script for each rank"),
+    );
     world.run()?;
     for &(metric, rank, mark, paper) in case.metrics {
         let marks = &world.script(rank).marks;

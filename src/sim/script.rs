@@ -79,6 +79,9 @@ pub enum Step {
     Probe { window: u32, wanted: Wanted },
     /// A communication call.
     Issue { window: u32, op: Op },
+    /// A communication call that the engine must refuse, since a pattern fence has not learned its
+    /// target [FE-4]. The run ends if it is accepted, or refused for another reason.
+    IssueUnlearned { window: u32, target: Rank },
     /// A communication call in its R-form.
     IssueRequest { window: u32, op: Op, slot: Slot },
     /// The same call to every other rank, in the order rank + 1, rank + 2, ... modulo ranks.

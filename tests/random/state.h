@@ -121,6 +121,7 @@ static void open_window(const Line *line)
             MPI(MPI_Info_set(info, keys[i], "true"));
     if (integer(line, 6) >= 0)
         MPI(MPI_Info_set(info, "mpix_rma_notify_puts", line->words[6]));
+    MPI(MPI_Info_set(info, "mpix_rma_fence", integer(line, 7) ? "pattern" : "barrier"));
     if (room.kind == CREATE || room.kind == DYNAMIC)
         room.base = resized(NULL, room.bytes, 1);
     switch (room.kind) {

@@ -35,9 +35,10 @@ fn conserved(
         Settings { carry: Carry::Bytes, faults, event_limit: 20_000_000, ..Settings::new(machine) };
     let flags = ReorderFlags { access_after_access: reorder, ..ReorderFlags::default() };
     let bytes = 2 * 16 * accounts as usize;
-    let mut world = World::new(ranks, settings, &[WindowSpec { bytes, flags }], |rank| {
-        Schedule::transactions(&options(rank)).unwrap_or_else(|problem| panic!("{problem}"))
-    });
+    let mut world =
+        World::new(ranks, settings, &[WindowSpec { bytes, flags, ..Default::default() }], |rank| {
+            Schedule::transactions(&options(rank)).unwrap_or_else(|problem| panic!("{problem}"))
+        });
     world.run().unwrap_or_else(|stuck| panic!("{series:?} {reorder} {window} {faults:?}: {stuck}"));
     let (mut balance, mut updates, mut audits) = (0, 0, 0);
     for rank in 0..ranks {

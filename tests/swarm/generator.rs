@@ -50,6 +50,19 @@ pub struct Features {
     pub tags: bool,
 }
 
+/// What the next fence of a window means, if its fences learn a pattern [FE-4].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// They do not.
+    Never,
+    /// No fence has opened an epoch yet.
+    Unopened,
+    /// The epoch to be learned is open.
+    Learning,
+    /// The targets of each rank.
+    Learned(Vec<Vec<Rank>>),
+}
+
 /// How the locks of a window are used in an era.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Regime {
@@ -112,6 +125,7 @@ pub struct Generator {
     pub windows: u32,
     pub flags: Vec<ReorderFlags>,
     pub regimes: Vec<Regime>,
+    pub patterns: Vec<Pattern>,
     /// By window and rank.
     pub cells: Vec<Vec<Cells>>,
     space: Vec<Vec<usize>>,
@@ -129,6 +143,13 @@ fn mixed(seed: u64, stream: u64) -> fastrand::Rng {
         seed.wrapping_mul(0xD134_2543_DE82_EF95)
             .wrapping_add(stream.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
     )
+}
+
+/// Fences learn a pattern in one of three windows.
+fn patterns(seed: u64, windows: u32) -> Vec<Pattern> {
+    let mut rng = mixed(seed, u64::MAX);
+    let draw = |_| if rng.u8(0..3) == 0 { Pattern::Unopened } else { Pattern::Never };
+    (0..windows).map(draw).collect()
 }
 
 /// The program of a seed without the transactions in `skip`. The seed also draws the number of
@@ -199,6 +220,7 @@ impl Generator {
             windows,
             flags,
             regimes: Vec::new(),
+            patterns: patterns(seed, windows),
             cells: Vec::new(),
             space: vec![vec![0; ranks as usize]; windows as usize],
             exposures: (0..windows).map(|_| (0..ranks).map(|_| None).collect()).collect(),
@@ -570,7 +592,9 @@ impl Generator {
                 self.conclude(window, rank);
             }
             let bytes = self.space[window as usize].iter().copied().max().unwrap_or(0);
-            self.program.windows.push(WindowSpec { bytes, flags: self.flags[window as usize] });
+            let (flags, pattern) = (self.flags[window as usize], &self.patterns[window as usize]);
+            let pattern_fences = *pattern != Pattern::Never;
+            self.program.windows.push(WindowSpec { bytes, flags, pattern_fences });
         }
         self.program
     }

@@ -89,6 +89,9 @@ fn owners(program: &Program) -> Vec<Rank> {
 pub fn run(case: &Case, trace: Option<&mut Vec<String>>) -> Result<Success, Failure> {
     let program = Rc::new(generate(case.seed, &case.skip, case.ranks));
     let mut watcher = Watcher::new(program.ranks, program.windows.iter().map(|spec| spec.flags));
+    for (window, _) in (0..).zip(&program.windows).filter(|(_, spec)| spec.pattern_fences) {
+        watcher.learns(window);
+    }
     watcher.trace = trace.is_some().then(Vec::new);
     CATCHING.set(true);
     let result = panic::catch_unwind(AssertUnwindSafe(|| play(case, &program, &mut watcher)));

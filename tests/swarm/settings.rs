@@ -88,7 +88,8 @@ fn messages(step: &Step, ranks: u64) -> u64 {
     match step {
         // One grant and one done per peer.
         Step::Post { group: to, .. } | Step::Start { group: to, .. } => group(to),
-        Step::Fence { .. } => rounds,
+        // With a pattern: a mark and its acknowledgement per neighbour, or a done and a grant.
+        Step::Fence { .. } => rounds + 2 * (ranks - 1),
         // Gate 1, queue 6, right 2, polling `Holders` 2. Each licence to revoke adds 6.
         Step::Lock { mode: LockMode::Exclusive, .. } => 11,
         Step::Lock { mode: LockMode::Shared, .. } => 9,

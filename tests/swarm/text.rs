@@ -4,7 +4,7 @@
 //! | line | meaning |
 //! |---|---|
 //! | `program SEED RANKS` | begins a program; `done` ends it |
-//! | `window KIND UNIT FAST FLAGS BYTES COUNTER` | a window; displacement unit, fast path on or off, reorder flags (`tfft`), and the counter that its operations raise, or -1 |
+//! | `window KIND UNIT FAST FLAGS BYTES COUNTER PATTERN` | a window; displacement unit, fast path on or off, reorder flags (`tfft`), the counter that its operations raise, or -1, and whether fences learn a pattern |
 //! | `counters WINDOW RANK NUMBER` | notification counters of a rank |
 //! | `begin WINDOW RANK DISP LEN VALUE` | initial memory: the bytes of a value (`bytes_of`) |
 //! | `type CONSTRUCTOR ...` | a datatype, which may use earlier ones by number; `side` counts items of it |
@@ -173,9 +173,9 @@ impl Writer<'_> {
             .map(|on| if on { 't' } else { 'f' })
             .iter()
             .collect();
-            let (fast, bytes) = (u8::from(fast), spec.bytes);
+            let (fast, bytes, pattern) = (u8::from(fast), spec.bytes, u8::from(spec.pattern_fences));
             let counter = if *counted { i64::from(PUTS) } else { -1 };
-            line!(self, "window {kind} {unit} {fast} {flags} {bytes} {counter}");
+            line!(self, "window {kind} {unit} {fast} {flags} {bytes} {counter} {pattern}");
         }
         let mut counters: BTreeMap<(u32, Rank), u32> = BTreeMap::new();
         for count in &self.program.counts {
@@ -375,6 +375,9 @@ impl Writer<'_> {
             }
             Step::Complete { window, how } => format!("complete {window} {}", slot_of(*how)),
             Step::Wait { window, how } => format!("wait {window} {}", slot_of(*how)),
+            Step::IssueUnlearned { window, target } => {
+                format!("wrong {window} put rma_sync {} {target}", self.rng.u8(0..2))
+            }
             Step::Fence { window, assert, how } => {
                 let Assert { noprecede, nosucceed, .. } = assert;
                 let (noprecede, nosucceed) = (u8::from(*noprecede), u8::from(*nosucceed));

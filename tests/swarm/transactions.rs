@@ -3,7 +3,7 @@
 use mpix_rma::engine::*;
 use mpix_rma::sim::{Group, Step};
 
-use super::generator::{Exposure, Generator, Item, Regime};
+use super::generator::{Exposure, Generator, Item, Pattern, Regime};
 use super::operations::Open;
 use super::program::Call;
 
@@ -26,8 +26,10 @@ impl Generator {
     pub fn transaction(&mut self, window: u32) -> Vec<Item> {
         loop {
             let features = &self.features;
+            let learns = self.patterns[window as usize] != Pattern::Never;
             match self.rng.u8(0..8) {
                 0 if features.fences => return self.fences(window),
+                1 | 3 if features.fences && learns => return self.fences(window),
                 1..=2 if features.accesses => return self.accesses(window),
                 3..=4 if features.locks => return self.locks(window),
                 5 if features.lock_alls => return self.lock_alls(window),
@@ -45,16 +47,21 @@ impl Generator {
     fn fences(&mut self, window: u32) -> Vec<Item> {
         let asserts = self.features.asserts;
         let noprecede = asserts && self.rng.bool();
-        let sections = self.rng.u32(0..3);
+        let learns = self.patterns[window as usize] != Pattern::Never;
+        let sections = self.rng.u32(0..if learns { 5 } else { 3 });
         let fence = move |g: &mut Self, me: Rank, assert: Assert| {
             let blocks = g.blocks();
             g.closing(me, blocks, &[], |how| Step::Fence { window, assert, how })
         };
         let mut items: Vec<Item> = vec![Box::new(move |g| {
+            // No rank has accessed another, so the epoch is not the one to be learned.
+            let noprecede = noprecede || g.patterns[window as usize] == Pattern::Learning;
+            let assert = Assert { noprecede, ..NOTHING };
             for me in 0..g.ranks {
                 g.end_exposure(window, me);
-                fence(g, me, Assert { noprecede, ..NOTHING });
+                fence(g, me, assert);
             }
+            g.learn(window, assert, &[]);
             g.count("fence");
         })];
         for section in 0..sections {
@@ -64,9 +71,10 @@ impl Generator {
                     (0..g.ranks).map(|me| g.fence_operations(window, me)).collect();
                 let puts: Vec<_> = opens.iter().flat_map(|open| open.puts.clone()).collect();
                 let close: Item = Box::new(move |g| {
+                    let assert = Assert { nosucceed, ..NOTHING };
+                    g.learn(window, assert, &opens);
                     for open in opens {
                         let blocks = g.blocks();
-                        let assert = Assert { nosucceed, ..NOTHING };
                         let ids = open.ids(None);
                         if g.closing(open.me, blocks, &ids, |how| Step::Fence {
                             window,
@@ -86,10 +94,42 @@ impl Generator {
 
     fn fence_operations(&mut self, window: u32, me: Rank) -> Open {
         let mut open = Open::new(me, window, false, false);
+        let learned = match &self.patterns[window as usize] {
+            Pattern::Learned(targets) => Some(targets[me as usize].clone()),
+            _ => None,
+        };
+        let may = |target: Rank| {
+            learned.as_ref().is_none_or(|learned| target == me || learned.contains(&target))
+        };
         if !self.one_in(4) {
-            self.any_group().into_iter().for_each(|target| self.operations(&mut open, target));
+            for target in self.any_group() {
+                if may(target) {
+                    self.operations(&mut open, target);
+                } else if self.one_in(4) {
+                    self.step(me, Step::IssueUnlearned { window, target });
+                    self.count("access that was not learned");
+                }
+            }
         }
         open
+    }
+
+    /// All ranks call a fence with this assertion, which ends the epoch with these operations.
+    fn learn(&mut self, window: u32, assert: Assert, opens: &[Open]) {
+        match &self.patterns[window as usize] {
+            Pattern::Never => return,
+            Pattern::Learned(_) => return self.count("fence of neighbours"),
+            Pattern::Learning if !assert.noprecede => {
+                let mut targets = vec![Vec::new(); self.ranks as usize];
+                for open in opens {
+                    targets[open.me as usize] =
+                        open.ops.iter().map(|(target, _)| *target).collect();
+                }
+                self.patterns[window as usize] = Pattern::Learned(targets);
+            }
+            _ if assert.nosucceed => self.patterns[window as usize] = Pattern::Unopened,
+            _ => self.patterns[window as usize] = Pattern::Learning,
+        }
     }
 
     // ---- accesses and exposures ----

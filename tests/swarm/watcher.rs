@@ -49,6 +49,11 @@ impl Watcher {
         }
     }
 
+    /// The fences of this window learn a pattern.
+    pub fn learns(&mut self, window: u32) {
+        self.model(window).set_pattern(true);
+    }
+
     fn model(&mut self, window: u32) -> &mut Model {
         &mut self.models[window as usize]
     }

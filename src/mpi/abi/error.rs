@@ -10,7 +10,7 @@ use std::ffi::{c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::engine::SyncError;
+use crate::engine::{Rank, SyncError};
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
@@ -37,6 +37,26 @@ impl Fault {
             "an operation reached memory that its target has not attached; standard error names \
              both",
         )
+    }
+
+    /// The error of an access that a pattern fence has not learned [FE-4]. The texts of faults are
+    /// static, so that of each target is made once.
+    #[cold]
+    pub(crate) fn not_learned(target: Rank) -> Self {
+        static TEXTS: Mutex<Vec<(Rank, &str)>> = Mutex::new(Vec::new());
+        let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = texts.iter().find(|(rank, _)| *rank == target).map(|(_, text)| *text);
+        let text = known.unwrap_or_else(|| {
+            let text = format!(
+                "target_rank {target} was not accessed in the fence epoch whose pattern was \
+                 learned; set the info key mpix_rma_fence again (pattern learns anew, barrier \
+                 ends it)"
+            );
+            let text = Box::leak(text.into_boxed_str());
+            texts.push((target, text));
+            text
+        });
+        Self::new(MPI_ERR_RMA_SYNC, text)
     }
 
     /// The error of a request or a wait in a broken window. `why`: the reason, if a peer is
@@ -66,6 +86,7 @@ impl From<SyncError> for Fault {
             SyncError::AlreadyLocked => "the target is already locked by this process",
             SyncError::AccessOpen => "an access epoch is already open",
             SyncError::ExposureOpen => "an exposure epoch is already open",
+            SyncError::NotLearned => "the pattern fence has not learned this target",
             SyncError::FenceOpen => "a fence epoch with operations is open",
         };
         Self { class: MPI_ERR_RMA_SYNC, text }

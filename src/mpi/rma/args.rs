@@ -233,7 +233,11 @@ pub(crate) fn nothing_at(window: &Window, rank: u32, disp: MPI_Aint) -> Checked<
     if disp < 0 {
         return Err(Fault::new(MPI_ERR_DISP, NEGATIVE_DISP));
     }
-    if window.covers(rank) { Ok(None) } else { Err(SyncError::NoAccessEpoch.into()) }
+    match window.covering(rank) {
+        Ok(()) => Ok(None),
+        Err(SyncError::NotLearned) => Err(Fault::not_learned(rank)),
+        Err(error) => Err(error.into()),
+    }
 }
 
 pub(crate) const NEGATIVE_DISP: &str = "target_disp is negative";

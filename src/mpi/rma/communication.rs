@@ -44,6 +44,9 @@ fn refused(window: &mut Window, op: &Op, error: SyncError) -> Fault {
     if let Some(shape) = op.shape {
         window.port.take_shape(op.target, shape);
     }
+    if error == SyncError::NotLearned {
+        return Fault::not_learned(op.target);
+    }
     error.into()
 }
 

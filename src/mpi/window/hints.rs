@@ -11,8 +11,9 @@ use crate::mpi::abi::host::exports;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::info::{self, ForHost};
-use crate::mpi::rma::call::{Done, broken, on_window, window_calls};
+use crate::mpi::rma::call::{Checked, Done, broken, on_window, window_calls};
 use crate::mpi::rma::record;
+use crate::runtime::progress::wait_until;
 use crate::runtime::{Guard, WindowId};
 
 /// Changes the hints of a window. Collective.
@@ -35,7 +36,7 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
             };
             // The host's call is collective and may block; this agreement drives our windows until
             // all processes have entered the call.
-            let (mut guard, objected) = any_objection(guard, id, keys.is_err());
+            let (guard, objected) = any_objection(guard, id, keys.is_err());
             let keys = keys?;
             if objected && guard[id].port.is_broken() {
                 return Err(broken(&guard[id]));
@@ -46,6 +47,7 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
                     "another process of the window passed an invalid info object",
                 ));
             }
+            let mut guard = change_fences(guard, id, keys.pattern_fences)?;
             keys.standard.change(&mut guard[id].hints);
             drop(guard);
             refused = host_calls::win_set_info(win, ForHost::of(info).get());
@@ -56,6 +58,46 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
         || unsafe { PMPI_Win_set_info(win, info) },
     );
     if code == MPI_SUCCESS { refused } else { code }
+}
+
+/// Learns a pattern anew, or ends it, if the processes gave `mpix_rma_fence` [FE-4].
+fn change_fences(guard: Guard, id: WindowId, wanted: Option<bool>) -> Checked<Guard> {
+    let (mut guard, any) = any_objection(guard, id, wanted.is_some());
+    if !any {
+        return Ok(guard);
+    }
+    let mut different = 0;
+    for value in [None, Some(false), Some(true)] {
+        let given;
+        (guard, given) = any_objection(guard, id, wanted == value);
+        different += u32::from(given);
+    }
+    // Outstanding fences complete first: they wait for calls that all processes have made.
+    guard =
+        wait_until(guard, id, |window| !window.engine.awaits_fences() || window.port.is_broken());
+    let open = !guard[id].engine.may_set_fence_pattern();
+    // Afterwards every process has completed all fences, so the present epoch is everybody's.
+    let (mut guard, refused) = any_objection(guard, id, open);
+    if guard[id].port.is_broken() {
+        return Err(broken(&guard[id]));
+    }
+    if different > 1 {
+        return Err(Fault::new(
+            MPI_ERR_INFO_VALUE,
+            "info key mpix_rma_fence differs between the processes of the window",
+        ));
+    }
+    let pattern = wanted == Some(true);
+    if refused || guard[id].engine.set_fence_pattern(pattern).is_err() {
+        return Err(Fault::new(
+            MPI_ERR_RMA_SYNC,
+            "info key mpix_rma_fence cannot be set while a process has accessed the window in an \
+             open fence epoch",
+        ));
+    }
+    guard[id].hints.pattern_fences = pattern;
+    guard[id].close_fast_path();
+    Ok(guard)
 }
 
 /// `MPI_Win_get_info`.

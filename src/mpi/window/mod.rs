@@ -228,7 +228,10 @@ fn create(wanted: &Wanted) -> Made {
             most => most as c_int,
         },
     };
-    let engine = engine::Window::new(rank as Rank, size as u32, keys.flags);
+    let mut engine = engine::Window::new(rank as Rank, size as u32, keys.flags);
+    if hints.pattern_fences {
+        engine.set_fence_pattern(true).expect("a new window has no fence epoch");
+    }
     let window = Box::new(Window::new(
         engine,
         port,

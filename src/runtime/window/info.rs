@@ -50,6 +50,8 @@ pub(crate) struct Hints {
     pub(crate) flags: engine::ReorderFlags,
     /// `mpix_rma_fast_path`: operations that are copies take the fast path.
     pub(crate) fast_path: bool,
+    /// `mpix_rma_fence` is `pattern`, which the engine has too [FE-4].
+    pub(crate) pattern_fences: bool,
     /// `mpi_assert_max_num_notify`: the most notification counters that this process will request;
     /// 0 if it is not given.
     pub(crate) max_counters: u32,
@@ -72,6 +74,7 @@ impl Default for Hints {
             log_alignment: 0,
             flags: engine::ReorderFlags::default(),
             fast_path: true,
+            pattern_fences: false,
             max_counters: 0,
             puts_counter: None,
         }

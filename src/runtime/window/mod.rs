@@ -15,7 +15,7 @@ use super::process::{Host, multiple};
 use super::progress::{Lead, oversubscribed};
 use super::recorded::Recorder;
 use super::transport::{Transport, with_port};
-use crate::engine::{self, Notified, Outcome, Rank, RequestId, Watch};
+use crate::engine::{self, Notified, Outcome, Rank, RequestId, SyncError, Watch};
 use crate::transport::shm::RaisedBefore;
 use crate::transport::shm::protocol::{AccumulateAddress, order_completed};
 
@@ -361,12 +361,14 @@ impl Window {
         self.engine.is_quiet() || self.port.is_broken()
     }
 
-    /// Whether an epoch covers operations to `target`: one that is being recorded, if any. An
-    /// operation that is made for later needs no epoch yet.
-    pub(crate) fn covers(&self, target: Rank) -> bool {
+    /// An error unless an epoch covers operations to `target`: one that is being recorded, if any.
+    /// An operation that is made for later needs no epoch yet.
+    pub(crate) fn covering(&self, target: Rank) -> Result<(), SyncError> {
         match &self.recorder {
-            Some(recorder) => recorder.covers(target),
-            None => self.any_epoch || self.engine.covers(target),
+            Some(recorder) if recorder.covers(target) => Ok(()),
+            Some(_) => Err(SyncError::NoAccessEpoch),
+            None if self.any_epoch => Ok(()),
+            None => self.engine.covering(target),
         }
     }
 

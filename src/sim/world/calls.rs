@@ -1,6 +1,8 @@
 //! Execution of the steps of a script.
 
 use super::*;
+use crate::engine::OpKind;
+use crate::sim::script::byte_op;
 
 impl<S: Script> World<S> {
     /// Makes the next step of a rank, or continues its unfinished one.
@@ -159,6 +161,13 @@ impl<S: Script> World<S> {
                     self.sweep(rank, watch);
                 }
                 Ok(Flow::Next)
+            }
+            Step::IssueUnlearned { window, target } => {
+                let op = byte_op(OpKind::Put, target, 0, 0);
+                match self.call_engine(rank, window, |engine, port| engine.issue(port, &op)) {
+                    Err(SyncError::NotLearned) => Ok(Flow::Next),
+                    result => Err(result.err().unwrap_or(SyncError::NotLearned)),
+                }
             }
             Step::Test { window } => {
                 let over = self.call_engine(rank, window, |engine, port| engine.test(port))?;

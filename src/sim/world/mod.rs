@@ -26,6 +26,8 @@ pub struct WindowSpec {
     pub bytes: usize,
     /// Reorder flags [AC-1].
     pub flags: ReorderFlags,
+    /// Fences learn a pattern [FE-4].
+    pub pattern_fences: bool,
 }
 
 /// Settings of a world.
@@ -193,7 +195,12 @@ impl<S: Script> World<S> {
             net.add_window(spec.bytes);
             for me in 0..ranks {
                 let before = meter::bytes();
-                engines.push(meter::engine(|| Window::new(me, ranks, spec.flags)));
+                engines.push(meter::engine(|| {
+                    let mut window = Window::new(me, ranks, spec.flags);
+                    let set = window.set_fence_pattern(spec.pattern_fences);
+                    set.expect("a new window has no fence epoch");
+                    window
+                }));
                 let memory = &mut processes[me as usize].memory;
                 memory.bytes += meter::bytes() - before + size_of::<Window>() as i64;
                 memory.peak = memory.bytes;

@@ -26,7 +26,6 @@ pub struct Era {
 
 impl Model {
     /// Fences learn a pattern from here on, or no more. All processes have called equally many.
-    #[allow(dead_code, reason = "the swarm's windows keep what they were made with")]
     pub fn set_pattern(&mut self, pattern: bool) {
         let pattern = pattern && self.ranks.len() > 1;
         let before = self.ranks[0].fences;
