@@ -4,7 +4,8 @@
 //! has accessed it, by a *mark*, and enters the barrier when all targets have acknowledged theirs.
 //! So each process that has passed the barrier knows its origins (nonblocking consensus: Hoefler,
 //! Siebert, Lumsdaine, *Scalable Communication Protocols for Dynamic Sparse Data Exchange*, PPoPP
-//! 2010). Marks, acknowledgements and hops share the `Fence` word of a pair, as bits that are added.
+//! 2010). Marks, acknowledgements and hops share the `Fence` word of a pair, as bits that are
+//! added.
 //!
 //! *Later fences.* A process tells its targets that its operations are complete (`DONE`), and its
 //! origins that they may access it again (`GRANT`). Both are one word, so that one signal says both
