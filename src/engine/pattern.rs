@@ -452,8 +452,7 @@ impl Window {
             neighbour.refused = false;
             let rank = neighbour.rank;
             let hop = hop_sent_to(pattern.stage, self.barrier.as_ref(), rank, self.me, self.size);
-            pattern.send(port, at, hop);
-            self.state_changes += 1;
+            self.state_changes += u64::from(pattern.send(port, at, hop));
         }
         if matches!(pattern.stage, Stage::Marks { .. } | Stage::Barrier) {
             self.advance_marks(port);
@@ -549,15 +548,18 @@ impl Pattern {
         }
         neighbour.due = value;
         if !neighbour.refused {
-            self.send(port, at, hop);
+            _ = self.send(port, at, hop);
         }
     }
 
-    fn send(&mut self, port: &mut impl Port, at: u32, hop: u64) {
+    /// False if there was no resource: a later sweep then sends the value of that time.
+    fn send(&mut self, port: &mut impl Port, at: u32, hop: u64) -> bool {
         let neighbour = &mut self.neighbours[at as usize];
         if port.signal(neighbour.rank, Word::Fence, neighbour.due + hop).is_err() {
             neighbour.refused = true;
             self.unsent.push(at);
+            return false;
         }
+        true
     }
 }
