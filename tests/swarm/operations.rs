@@ -22,11 +22,22 @@ pub struct Open {
     lasts: Vec<Rank>,
     /// Puts to memory of its own: target and content.
     pub puts: Vec<Content>,
+    /// The targets of a fence epoch, those of mere notifications too.
+    pub reached: Vec<Rank>,
 }
 
 impl Open {
     pub fn new(me: Rank, window: u32, passive: bool, may_wait: bool) -> Self {
-        Open { me, window, passive, may_wait, ops: Vec::new(), lasts: Vec::new(), puts: Vec::new() }
+        Open {
+            me,
+            window,
+            passive,
+            may_wait,
+            ops: Vec::new(),
+            lasts: Vec::new(),
+            puts: Vec::new(),
+            reached: Vec::new(),
+        }
     }
 
     /// The epoch's operations to `target`, or to all targets.

@@ -101,6 +101,7 @@ impl Generator {
         let may = |target: Rank| {
             learned.as_ref().is_none_or(|learned| target == me || learned.contains(&target))
         };
+        let before = self.program.plans.len();
         if !self.one_in(4) {
             for target in self.any_group() {
                 if may(target) {
@@ -111,6 +112,7 @@ impl Generator {
                 }
             }
         }
+        open.reached = self.program.plans[before..].iter().map(|plan| plan.target).collect();
         open
     }
 
@@ -122,8 +124,7 @@ impl Generator {
             Pattern::Learning if !assert.noprecede => {
                 let mut targets = vec![Vec::new(); self.ranks as usize];
                 for open in opens {
-                    targets[open.me as usize] =
-                        open.ops.iter().map(|(target, _)| *target).collect();
+                    targets[open.me as usize] = open.reached.clone();
                 }
                 self.patterns[window as usize] = Pattern::Learned(targets);
             }
