@@ -483,12 +483,13 @@ impl Window {
         let awaits_done = matches!(pattern.stage, Stage::Neighbours { .. })
             && neighbour.origin
             && before < done_at;
-        if !awaits_done && !(neighbour.target && before < grant_at) {
+        let awaits_grant = neighbour.target && before < grant_at;
+        if !awaits_done && !awaits_grant {
             return;
         }
         neighbour.look(port);
         let seen = neighbour.seen;
-        let granted = neighbour.target && before < grant_at && grant_at <= seen;
+        let granted = awaits_grant && grant_at <= seen;
         if awaits_done
             && done_at <= seen
             && let Stage::Neighbours { undone, .. } = &mut pattern.stage
