@@ -256,6 +256,15 @@ impl Window {
         pattern.view != View::Learned || target == self.me || pattern.targets(target)
     }
 
+    /// Checks that the fence epochs to come may access `targets`.
+    ///
+    /// # Errors
+    /// A pattern has been learned, and one of them is not part of it.
+    pub fn may_access_in_fences(&self, targets: &[Rank]) -> Result<(), SyncError> {
+        let covered = self.pattern.is_none() || targets.iter().all(|at| self.fence_covers(*at));
+        if covered { Ok(()) } else { Err(SyncError::NotLearned) }
+    }
+
     /// Makes the leg to `target` of a fence epoch that keeps one for each target.
     pub(super) fn add_fence_leg(&mut self, port: &mut impl Port, epoch: Key, target: Rank) {
         let entry = &self.epochs[epoch];

@@ -146,6 +146,11 @@ impl Rehearsal {
         self.window.covers(target)
     }
 
+    /// Whether the recorded epoch that covers `target` is a fence epoch.
+    pub fn covers_by_fence(&self, target: Rank) -> bool {
+        self.window.covers(target) && !self.window.covers_otherwise(target)
+    }
+
     /// Whether each epoch that was opened has been closed.
     pub fn is_closed(&self) -> bool {
         self.window.has_nothing_open()

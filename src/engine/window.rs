@@ -249,7 +249,7 @@ impl Window {
     }
 
     /// True if an epoch other than a fence epoch covers `target`.
-    fn covers_otherwise(&self, target: Rank) -> bool {
+    pub(super) fn covers_otherwise(&self, target: Rank) -> bool {
         if self.covers_passively(target) {
             return true;
         }

@@ -71,6 +71,8 @@ pub(crate) struct Epochs {
     steps: Vec<Step>,
     ops: Vec<KeptOp>,
     moves: Vec<Move>,
+    /// Targets of operations in fence epochs, each once.
+    fence_targets: Vec<Rank>,
 }
 
 impl Epochs {
@@ -95,6 +97,8 @@ impl Epochs {
         self.steps.shrink_to_fit();
         self.ops.shrink_to_fit();
         self.moves.shrink_to_fit();
+        self.fence_targets.sort_unstable();
+        self.fence_targets.dedup();
     }
 
     fn add_resolved(&mut self, at: usize, found: Option<Move>) {
@@ -259,11 +263,12 @@ impl Recorded {
         }
         match &self.kept {
             Kept::Recording => Err(NotStarted::Recording),
-            Kept::Epochs(epochs) => Ok(window.engine.may_restart(epochs.calls())?),
-            Kept::Operation(kept) if !window.engine.covers(kept.op.target) => {
-                Err(SyncError::NoAccessEpoch.into())
+            Kept::Epochs(epochs) => {
+                window.engine.may_restart(epochs.calls())?;
+                Ok(window.engine.may_access_in_fences(&epochs.fence_targets)?)
             }
-            Kept::Operation(_) | Kept::Nothing => Ok(()),
+            Kept::Operation(kept) => Ok(window.engine.covering(kept.op.target)?),
+            Kept::Nothing => Ok(()),
         }
     }
 
@@ -412,6 +417,9 @@ impl Recorder {
     /// Records an operation.
     pub(crate) fn issue(&mut self, kept: KeptOp) -> Result<(), SyncError> {
         self.rehearsal.issue(&kept.op)?;
+        if self.rehearsal.covers_by_fence(kept.op.target) {
+            self.epochs.fence_targets.push(kept.op.target);
+        }
         let at = self.epochs.ops.len();
         self.epochs.ops.push(kept);
         match self.epochs.steps.last_mut() {

@@ -209,6 +209,60 @@ static void refused(int kind)
     window_free(&w);
 }
 
+/* A put to `target` between two fences, as a record. */
+static MPI_Request record(MPI_Win win, const int64_t *value, int target)
+{
+    MPI_Request r;
+    MPI(MPIX_Win_epoch_init(win, &r));
+    MPI(MPI_Win_fence(0, win));
+    MPI(MPI_Put(value, 1, MPI_INT64_T, target, 1, 1, MPI_INT64_T, win));
+    MPI(MPI_Win_fence(0, win));
+    MPI(MPIX_Win_epoch_end(win));
+    return r;
+}
+
+/* Persistent epochs start if the pattern has all of their targets. */
+static void recorded(int kind)
+{
+    Window w = patterned(kind, 2 * sizeof(int64_t), sizeof(int64_t));
+    int right = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
+    int64_t value = 0;
+    MPI(MPI_Win_fence(MPI_MODE_NOPRECEDE, w.win));
+    MPI(MPI_Put(&value, 1, MPI_INT64_T, right, 0, 1, MPI_INT64_T, w.win));
+    MPI(MPI_Win_fence(0, w.win));
+    MPI_Request good = record(w.win, &value, right), bad = record(w.win, &value, left);
+    for (int round = 1; round < 5; round++) {
+        value = 100 * me + round;
+        MPI(MPI_Start(&good));
+        MPI(MPI_Wait(&good, MPI_STATUS_IGNORE));
+        int64_t got = load64((int64_t *)w.base + 1);
+        EXPECT(got == 100 * left + round, "%s: got %d in round %d", kind_name[kind], (int)got,
+               round);
+        MPI(MPI_Barrier(MPI_COMM_WORLD)); /* origins that are not learned could be early */
+    }
+    if (ranks > 2)
+        EXPECT(class_of(MPI_Start(&bad)) == MPI_ERR_RMA_SYNC, "%s: a start beyond the pattern",
+               kind_name[kind]);
+    MPI(MPI_Request_free(&good));
+    MPI(MPI_Request_free(&bad));
+    MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, w.win));
+    window_free(&w);
+}
+
+/* A window whose processes want different fences is not made. */
+static void different(void)
+{
+    MPI_Info info = fence_info(me ? "pattern" : "barrier");
+    MPI_Win win = MPI_WIN_NULL;
+    void *base = NULL;
+    MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    if (ranks > 1)
+        EXPECT(class_of(MPI_Win_allocate(8, 1, info, MPI_COMM_WORLD, &base, &win)) ==
+                   MPI_ERR_INFO_VALUE, "a window with different fences");
+    MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
+    MPI(MPI_Info_free(&info));
+}
+
 /* Locks, and post and start, between the fences. */
 static void others(int kind)
 {
@@ -252,6 +306,8 @@ int main(int argc, char **argv)
         others(kind);
         if (ranks > 2)
             alone(kind);
+        recorded(kind);
     }
+    different();
     return test_end();
 }

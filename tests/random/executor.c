@@ -496,6 +496,23 @@ static void at_line(long line)
 
 /* ---- Persistent epochs [PE-1, PE-2] ---- */
 
+/* Whether the epoch that a line opens covers a target. Operations after the line may belong to an
+ * epoch that was opened before. */
+static int covers(const Line *open, int target)
+{
+    if (is(open, "lock_all"))
+        return 1;
+    if (is(open, "post"))
+        return 0;
+    for (int at = 3; at < open->count; at++) {
+        if (integer(open, at) == target)
+            return 1;
+        if (is(open, "lock"))
+            break;
+    }
+    return 0;
+}
+
 /* How many lines from `first` on are one epoch that can be recorded: it has no calls but operations
  * and ends with a blocking call. 0: they are none. */
 static int recordable(int first)
@@ -508,8 +525,12 @@ static int recordable(int first)
         kind++;
     for (int at = first + 1; opening[kind] && at < program.calls.count; at++) {
         const Line *line = &program.calls.lines[at];
-        if (is(line, "op") && program.ops[number(line, 1)].window == integer(open, 1))
-            continue;
+        if (is(line, "op")) {
+            const Op *op = &program.ops[number(line, 1)];
+            if (op->window == integer(open, 1) && covers(open, op->target))
+                continue;
+            return 0;
+        }
         if (!is(line, closing[kind]) || integer(line, 1) != integer(open, 1))
             return 0;
         int of_lock = is(line, "unlock");

@@ -350,3 +350,37 @@ fn a_window_with_waiting_work_is_not_armed() {
         barrier(&mut w);
     });
 }
+
+/// [NA-1] What was left to the target is copied before a notification is sent. The target passes
+/// what the origin has claimed, and so would take the notification while the origin still copies.
+#[test]
+fn what_is_left_to_the_target_is_copied_before_a_notification() {
+    if skips_without_attach("notifications behind puts that are left to the target") {
+        return;
+    }
+    let (data, tail) = (bytes(32 << 10, 1), bytes(8, 2));
+    run(2, |world| {
+        let mut memory = vec![0; 2 * data.len()];
+        let mut w = world.create(&mut memory, true);
+        world.barrier();
+        if world.rank == 1 {
+            let put = |disp: usize, from: &[u8], notification| Op {
+                origin: Addr(from.as_ptr() as usize),
+                notification,
+                ..op(OpKind::Put, 0, disp as u64, from.len())
+            };
+            assert_eq!(w.post(&put(0, &data, None), Ticket(1)), Posted::Pending);
+            let told = put(data.len(), &tail, Some(Notification::tag(5)));
+            assert_ne!(w.post(&told, Ticket(2)), Posted::NoResource);
+        }
+        world.barrier();
+        if world.rank == 0 {
+            assert!(own(&w, 0, data.len()) == data, "the target has not polled");
+        }
+        barrier(&mut w);
+        if world.rank == 0 {
+            assert!(own(&w, data.len(), tail.len()) == tail && w.next_arrival().is_some());
+        }
+        barrier(&mut w);
+    });
+}

@@ -173,7 +173,8 @@ impl Writer<'_> {
             .map(|on| if on { 't' } else { 'f' })
             .iter()
             .collect();
-            let (fast, bytes, pattern) = (u8::from(fast), spec.bytes, u8::from(spec.pattern_fences));
+            let (fast, bytes, pattern) =
+                (u8::from(fast), spec.bytes, u8::from(spec.pattern_fences));
             let counter = if *counted { i64::from(PUTS) } else { -1 };
             line!(self, "window {kind} {unit} {fast} {flags} {bytes} {counter} {pattern}");
         }

@@ -119,8 +119,8 @@ impl Generator {
     /// All ranks call a fence with this assertion, which ends the epoch with these operations.
     fn learn(&mut self, window: u32, assert: Assert, opens: &[Open]) {
         match &self.patterns[window as usize] {
-            Pattern::Never => return,
-            Pattern::Learned(_) => return self.count("fence of neighbours"),
+            Pattern::Never => (),
+            Pattern::Learned(_) => self.count("fence of neighbours"),
             Pattern::Learning if !assert.noprecede => {
                 let mut targets = vec![Vec::new(); self.ranks as usize];
                 for open in opens {

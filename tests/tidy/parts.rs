@@ -128,7 +128,19 @@ const PARTS: &[(&str, &[&str])] = &[
             "transport/shm",
         ],
     ),
-    ("capi", &["engine", "mpi/abi", "mpi/info", "mpi/request", "mpi/rma", "mpi/window", "runtime"]),
+    (
+        "capi",
+        &[
+            "engine",
+            "mpi/abi",
+            "mpi/info",
+            "mpi/request",
+            "mpi/rma",
+            "mpi/window",
+            "runtime",
+            "transport/shm",
+        ],
+    ),
 ];
 
 /// The part that `words` (a file below `src`, or a path of modules) belong to.

@@ -57,6 +57,7 @@ pub(crate) fn contribution(
     let reach = keys.reach.unwrap_or(settings.reach());
     Contribution::new(class, serves, reach, progress::oversubscribed())
         .with_counter(keys.puts_counter)
+        .with_pattern_fences(keys.pattern_fences == Some(true))
 }
 
 /// Whether the settings and info keys of this process ask this library to serve the window.

@@ -30,6 +30,7 @@ use crate::mpi::datatype;
 use crate::mpi::info;
 use crate::mpi::progress::drive;
 use crate::mpi::progress::hook;
+use crate::runtime::bootstrap::DifferingKey;
 use crate::runtime::config::Serve;
 use crate::runtime::progress::{note_live, oversubscribed};
 use crate::runtime::window::Attributes;
@@ -116,9 +117,14 @@ impl Wanted {
                 );
                 Made::Host
             }
-            NotMade::CountersDiffer => self.fail(Fault::new(
+            NotMade::Differing(key) => self.fail(Fault::new(
                 MPI_ERR_INFO_VALUE,
-                "info key mpix_rma_notify_puts differs between processes",
+                match key {
+                    DifferingKey::NotifyPuts => {
+                        "info key mpix_rma_notify_puts differs between processes"
+                    }
+                    DifferingKey::Fence => "info key mpix_rma_fence differs between processes",
+                },
             )),
             // Not left to the host: both hosts end the job if they cannot allocate the memory.
             NotMade::Unsuitable(reason) if reason.lacks_memory() && self.allocates() => {

@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 
 use crate::runtime::config::Reach;
 
-const NUMBERS: usize = 8;
+const NUMBERS: usize = 10;
 /// Bytes of a contribution.
 pub(crate) const CONTRIBUTION: usize = NUMBERS * size_of::<c_int>();
 
@@ -27,6 +27,15 @@ pub(crate) enum Waiting {
     Driving,
 }
 
+/// An info key that all processes must give the same value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DifferingKey {
+    /// `mpix_rma_notify_puts`
+    NotifyPuts,
+    /// `mpix_rma_fence`
+    Fence,
+}
+
 /// What all processes have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Agreement {
@@ -38,15 +47,15 @@ pub(crate) struct Agreement {
     pub(crate) reach: Reach,
     /// How to wait during the rest of the set-up.
     pub(crate) waiting: Waiting,
-    /// The counter that operations raise differs between processes.
-    pub(crate) counters_differ: bool,
+    /// An info key differs between processes that must be the same.
+    pub(crate) differing: Option<DifferingKey>,
 }
 
 impl Agreement {
     /// Whether a window of `size` processes tries shared memory. A process that is alone always
     /// does, since it has no peer to reach by messages.
     pub(crate) fn tries_memory(&self, size: u32) -> bool {
-        let agreed = self.class == 0 && self.ours && !self.counters_differ;
+        let agreed = self.class == 0 && self.ours && self.differing.is_none();
         agreed && (!self.reach.is_far() || size == 1)
     }
 }
@@ -57,7 +66,7 @@ impl Contribution {
     pub(crate) fn new(class: c_int, ours: bool, reach: Reach, oversubscribed: bool) -> Self {
         // Processes that were started separately may have different settings.
         let reach = reach as c_int;
-        Self([class, (!ours).into(), ours.into(), reach, -reach, oversubscribed.into(), 0, 0])
+        Self([class, (!ours).into(), ours.into(), reach, -reach, oversubscribed.into(), 0, 0, 0, 0])
     }
 
     /// Adds the counter that operations raise at their targets, plus 1.
@@ -65,6 +74,13 @@ impl Contribution {
         // The number of counters is an int.
         let number = counter.map_or(0, NonZeroU32::get) as c_int;
         (self.0[6], self.0[7]) = (number, -number);
+        self
+    }
+
+    /// Adds whether fences learn a pattern.
+    pub(crate) fn with_pattern_fences(mut self, pattern: bool) -> Self {
+        let pattern = c_int::from(pattern);
+        (self.0[8], self.0[9]) = (pattern, -pattern);
         self
     }
 
@@ -86,7 +102,8 @@ impl Contribution {
     /// What all agree on, if these are the maximums over all processes. `receives_while_waiting`:
     /// this library handles messages while a process waits in the host.
     pub(crate) fn agreement(self, receives_while_waiting: bool) -> Agreement {
-        let [class, refused, _, highest, lowest, oversubscribed, counter, other_counter] = self.0;
+        let [class, refused, _, highest, lowest, oversubscribed, ..] = self.0;
+        let [.., counter, other_counter, pattern, other_pattern] = self.0;
         let reach = if highest == -lowest { Reach::of(highest.into()) } else { Reach::Auto };
         // Ignore the request for messages or RDMA if waiting in the host could deadlock.
         let reach = if receives_while_waiting || !reach.is_far() { reach } else { Reach::Auto };
@@ -94,8 +111,12 @@ impl Contribution {
         // host's blocking calls then take half the time of nonblocking ones, unless the host spins
         // on a core that another process needs [PR-4].
         let waiting = if oversubscribed == 0 { Waiting::Blocking } else { Waiting::Driving };
-        let counters_differ = counter != -other_counter;
-        Agreement { class, ours: refused == 0, reach, waiting, counters_differ }
+        let differing = match () {
+            () if counter != -other_counter => Some(DifferingKey::NotifyPuts),
+            () if pattern != -other_pattern => Some(DifferingKey::Fence),
+            () => None,
+        };
+        Agreement { class, ours: refused == 0, reach, waiting, differing }
     }
 
     /// Warns of values that differ between processes.
@@ -131,8 +152,7 @@ mod tests {
         for reach in [Reach::Auto, Reach::Shm, Reach::HostMpi, Reach::Verbs] {
             let agreement = agreed(&[Contribution::new(0, true, reach, false); 3]);
             let waiting = Waiting::Blocking;
-            let expected =
-                Agreement { class: 0, ours: true, reach, waiting, counters_differ: false };
+            let expected = Agreement { class: 0, ours: true, reach, waiting, differing: None };
             assert_eq!(agreement, expected);
             assert_eq!(agreement.tries_memory(3), !reach.is_far());
             assert!(agreement.tries_memory(1), "alone");
@@ -165,12 +185,24 @@ mod tests {
             Contribution::new(0, true, Reach::Auto, false).with_counter(NonZeroU32::new(number))
         };
         let same = agreed(&[of(3), of(3)]);
-        assert!(!same.counters_differ && same.tries_memory(2));
+        assert!(same.differing.is_none() && same.tries_memory(2));
         for other in [0, 1, 4, c_int::MAX as u32] {
             for each in [[of(3), of(other)], [of(other), of(3)]] {
                 let agreement = agreed(&each);
-                assert!(agreement.counters_differ && !agreement.tries_memory(2), "{other}");
+                assert_eq!(agreement.differing, Some(DifferingKey::NotifyPuts), "{other}");
+                assert!(!agreement.tries_memory(2));
             }
+        }
+    }
+
+    #[test]
+    fn all_processes_give_the_same_fences() {
+        let of =
+            |pattern| Contribution::new(0, true, Reach::Auto, false).with_pattern_fences(pattern);
+        for [one, other] in [[true, true], [false, false], [true, false], [false, true]] {
+            let agreement = agreed(&[of(one), of(other)]);
+            assert_eq!(agreement.differing, (one != other).then_some(DifferingKey::Fence));
+            assert_eq!(agreement.tries_memory(2), one == other);
         }
     }
 

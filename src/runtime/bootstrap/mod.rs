@@ -14,6 +14,6 @@ pub(crate) mod agreement;
 pub(crate) mod card;
 pub(crate) mod setup;
 
-pub(crate) use agreement::{CONTRIBUTION, Contribution, Waiting};
+pub(crate) use agreement::{CONTRIBUTION, Contribution, DifferingKey, Waiting};
 pub(crate) use card::{CARD, Card, PortCard};
 pub(crate) use setup::{Action, Event, Missing, NotMade, SegmentOf, Setup};

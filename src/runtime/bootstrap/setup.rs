@@ -5,7 +5,7 @@
 
 use std::ffi::c_int;
 
-use super::agreement::{Agreement, Contribution};
+use super::agreement::{Agreement, Contribution, DifferingKey};
 use super::card::Card;
 use crate::engine::Rank;
 use crate::runtime::config::Reach;
@@ -74,8 +74,8 @@ pub(crate) enum NotMade {
     Invalid(c_int),
     /// Some process wants to leave the window to the host.
     LeftToHost,
-    /// The processes name different counters for operations to raise.
-    CountersDiffer,
+    /// The processes give different values for this info key.
+    Differing(DifferingKey),
     /// The window is left to the host for this reason.
     Unsuitable(SetupError),
     /// A call of the host failed in this process.
@@ -236,8 +236,8 @@ impl Setup {
         if !agreement.ours {
             return Action::Fail(NotMade::LeftToHost);
         }
-        if agreement.counters_differ {
-            return Action::Fail(NotMade::CountersDiffer);
+        if let Some(key) = agreement.differing {
+            return Action::Fail(NotMade::Differing(key));
         }
         let must_share = agreement.reach == Reach::Shm || self.size == 1 || self.must_share;
         self.reach = match reason {
@@ -313,7 +313,8 @@ mod tests {
                     let reach = if one_in(&mut rng, 20) { Reach::Auto } else { common };
                     let counter = NonZeroU32::new(u32::from(one_in(&mut rng, 30)));
                     let contribution = Contribution::new(class, ours, reach, one_in(&mut rng, 3))
-                        .with_counter(counter);
+                        .with_counter(counter)
+                        .with_pattern_fences(one_in(&mut rng, 30));
                     let unknown = one_in(&mut rng, 8);
                     let node = if unknown { [0; 3] } else { [rng.u64(0..nodes) + 1, 2, 3] };
                     let capability = one_in(&mut rng, 3).then(|| rng.u8(0..3));

@@ -96,6 +96,13 @@ impl Channels {
     /// Starts an operation on another process's memory.
     #[inline]
     pub(super) fn post(&mut self, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> Posted {
+        if op.notification.is_some() {
+            // It follows all earlier operations [NA-1].
+            let index = self.outbox_of(op.target);
+            if !self.copy_all(index) {
+                return Posted::NoResource;
+            }
+        }
         if op.shape.is_some() {
             return self.post_shaped(op, ticket, shapes);
         }
@@ -114,10 +121,6 @@ impl Channels {
             && op.notification.is_none()
         {
             return self.post_copy(index, op, ticket, shapes);
-        }
-        if op.notification.is_some() {
-            // As through the channel, the notification follows all earlier operations.
-            self.copy_gathered(index);
         }
         if op.len > SHORT as u64 {
             return match self.cma && accumulate_reference::suits(op) {
@@ -332,6 +335,14 @@ impl Channels {
             copied = true;
         }
         copied
+    }
+
+    /// Copies what the target has not begun to copy. What the target has begun, it copies before it
+    /// goes on with the next slot; but it would go on while this process still copies what it has
+    /// claimed. False: an operation has failed, and must be sent again first.
+    fn copy_all(&mut self, index: u32) -> bool {
+        self.copy_waiting(index, true);
+        !self.outboxes[index as usize].sends_again()
     }
 
     /// Starts a long operation through the channel and drives it while it moves. After this call

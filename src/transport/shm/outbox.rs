@@ -204,6 +204,11 @@ impl Outbox {
         Ok(())
     }
 
+    /// Whether an operation by reference has failed that is not sent again yet.
+    pub(super) fn sends_again(&self) -> bool {
+        !self.redone.is_empty() || self.references.have_failed()
+    }
+
     /// True if an operation may bypass the channel: it overtakes nothing that it must follow.
     #[inline(always)]
     pub(super) fn is_free(&mut self) -> bool {

@@ -237,6 +237,11 @@ impl References {
         self.open.iter().all(|open| !open.failed && open.copied == open.op.len)
     }
 
+    /// Whether the kernel has refused to copy for this process.
+    pub(super) fn have_failed(&self) -> bool {
+        self.open.iter().any(|open| open.failed)
+    }
+
     /// Removes the oldest slot if the target has passed it, that is, if its position is below
     /// `head`. Returns its position and operation if bytes are missing, so that it must be sent
     /// again.
