@@ -3,7 +3,8 @@
  * target, once and behind its data, in every kind of epoch [NA-6].
  *
  *   notify_puts CASE [HOW]    CASE: calls | data | epochs | info
- *                             HOW: slow, without the fast path; threads, in MPI_THREAD_MULTIPLE
+ *                             HOW: slow, without the fast path; threads, in MPI_THREAD_MULTIPLE;
+ *                             nodes, on several, where a shared window is the host's
  */
 #include "check.h"
 #include <sys/resource.h>
@@ -329,12 +330,15 @@ int main(int argc, char **argv)
     int threads = argc > 2 && !strcmp(argv[2], "threads");
     test_begin_threads(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
     REQUIRE(argc > 1);
+    int nodes = argc > 2 && !strcmp(argv[2], "nodes");
     slow = argc > 2 && !strcmp(argv[2], "slow");
     if (!strcmp(argv[1], "info")) {
         info();
         return test_end();
     }
     for (int kind = 0; kind < ALL_KINDS; kind++) {
+        if (nodes && kind == SHARED)
+            continue;
         open_window(kind);
         if (!strcmp(argv[1], "calls"))
             calls();
