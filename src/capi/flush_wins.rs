@@ -13,6 +13,7 @@ use crate::mpi::request;
 use crate::mpi::request::continuation;
 use crate::mpi::rma::args;
 use crate::mpi::rma::call::{admit, deliver_complete, wait_for};
+use crate::mpi::rma::record;
 use crate::runtime::progress::{sweep, sweep_between_calls};
 use crate::runtime::{Guard, HandleState, HostHandle, Scope, WindowId, enter, with_port};
 use crate::transport::shm::protocol::order_completed;
@@ -55,6 +56,9 @@ fn check(guard: &mut Guard, handle: MPI_Win, rank: c_int) -> Result<Checks, Refu
             let text = "an element of wins is left to the host MPI library (see \
                         MPIX_RMA_LOG=info for the reason); the log names its index";
             return Err((Place::Window(handle), Fault::new(MPI_ERR_UNSUPPORTED_OPERATION, text)));
+        }
+        Some(HandleState::Recording(_)) => {
+            return Err((Place::Window(handle), record::not_allowed()));
         }
         _ => {
             let text = "an element of wins is not a window, or has been freed; the log names its \

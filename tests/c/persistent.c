@@ -377,6 +377,8 @@ static void refusals(int kind)
     REFUSED(MPI_ERR_RMA_SYNC, MPI_Win_flush(right, w.win));
     REFUSED(MPI_ERR_RMA_SYNC, MPI_Win_flush_all(w.win));
     REFUSED(MPI_ERR_RMA_SYNC, MPIX_Win_iflush(right, w.win, &request));
+    REFUSED(MPI_ERR_RMA_SYNC, MPIX_Win_flush_wins(1, &w.win, right));
+    REFUSED(MPI_ERR_RMA_SYNC, MPIX_Win_order(right, w.win));
     REFUSED(MPI_ERR_RMA_SYNC, MPI_Win_sync(w.win));
     REFUSED(MPI_ERR_RMA_SYNC, MPI_Win_test(w.win, &flag));
     REFUSED(MPI_ERR_RMA_SYNC,
