@@ -240,6 +240,10 @@ impl Context {
         if self.has_cas_loops(conn) || !self.fence_puts(conn, window) {
             return Err(NoResource);
         }
+        if !self.limits.fences {
+            // The next request waits until this process knows that the earlier ones are complete.
+            self.request_completion(conn, window);
+        }
         let connection = &mut self.connections[conn];
         connection.ordered = connection.posted;
         Ok(())
