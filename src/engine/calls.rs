@@ -142,11 +142,14 @@ impl Window {
     /// # Errors
     /// As of `flush`.
     pub fn may_flush(&self, target: Option<Rank>) -> Result<(), SyncError> {
-        let is_locked =
-            |target| self.peers.find(target).is_some_and(|peer| peer.lock_open.is_some());
-        let covers = self.is_folded_over(target)
-            || self.lock_all_open.is_some()
-            || target.map_or(!self.locks_open.is_empty(), is_locked);
+        let covers = match target {
+            Some(target) => self.covers_passively(target),
+            None => {
+                self.is_folded_over(None)
+                    || self.lock_all_open.is_some()
+                    || !self.locks_open.is_empty()
+            }
+        };
         if covers { Ok(()) } else { Err(SyncError::NoPassiveEpoch) }
     }
 

@@ -250,13 +250,8 @@ impl Window {
 
     /// True if an epoch other than a fence epoch covers `target`.
     pub(super) fn covers_otherwise(&self, target: Rank) -> bool {
-        if self.covers_passively(target) {
-            return true;
-        }
-        if let Some(epoch) = self.access_open {
-            return self.epochs[epoch].legs.find(target).is_some();
-        }
-        false
+        self.covers_passively(target)
+            || self.access_open.is_some_and(|epoch| self.epochs[epoch].legs.find(target).is_some())
     }
 
     /// True if an open lock or lock_all epoch covers `target`.

@@ -88,9 +88,10 @@ pub(crate) mod recording {
         Ok(recorder_of(window)?.issue(kept)?)
     }
 
-    /// R-forms are refused: their requests could not complete within the record.
+    /// What makes a request is refused: that of an R-form could not complete within the record, and
+    /// persistent operations are started by themselves.
     #[cold]
-    pub(crate) fn communicate_request(
+    pub(crate) fn refuse_request(
         _: Guard,
         _: WindowId,
         _: Out<'_, MPI_Request>,
@@ -99,18 +100,9 @@ pub(crate) mod recording {
         Err(not_allowed())
     }
 
-    pub(crate) use communicate_request as communicate_passively;
-
-    /// Persistent operations are refused: their requests are started by themselves.
-    #[cold]
-    pub(crate) fn persistent(
-        _: Guard,
-        _: WindowId,
-        _: Out<'_, MPI_Request>,
-        _: impl FnOnce(&mut Window) -> Checked<Option<Op>>,
-    ) -> Done {
-        Err(not_allowed())
-    }
+    pub(crate) use refuse_request as communicate_request;
+    pub(crate) use refuse_request as communicate_passively;
+    pub(crate) use refuse_request as persistent;
 }
 
 fn recorder_of(window: &mut Window) -> Checked<&mut Recorder> {
