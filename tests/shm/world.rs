@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::process::Command;
-use std::sync::{Arc, Barrier, Mutex, OnceLock};
+use std::sync::{Arc, Barrier, Mutex, Once, OnceLock};
 
 use mpix_rma::engine::*;
 use mpix_rma::transport::Proposal;
@@ -118,8 +118,17 @@ impl Bootstrap for World {
     }
 }
 
+/// Lets panics be printed past the capture of the tests' output, which an abort would lose.
+fn say_panics_at_once() {
+    static SAYS: Once = Once::new();
+    SAYS.call_once(|| {
+        std::panic::set_hook(Box::new(|panic| _ = writeln!(std::io::stderr(), "{panic}")));
+    });
+}
+
 /// Runs `body` on `size` threads, one per rank.
 pub fn run(size: u32, body: impl Fn(World) + Sync) {
+    say_panics_at_once();
     let barrier = Arc::new(Barrier::new(size as usize));
     let buffer = Arc::default();
     std::thread::scope(|scope| {
@@ -396,6 +405,11 @@ impl Flight {
                 }
             }
         }
+    }
+
+    /// Whether an operation has not completed.
+    pub fn is_open(&self) -> bool {
+        self.open > 0
     }
 
     pub fn finish(mut self, window: &mut ShmWindow) {
