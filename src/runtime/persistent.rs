@@ -74,7 +74,7 @@ impl From<SyncError> for NotStarted {
 
 /// What a request waits for.
 #[derive(Clone, Copy, Debug)]
-enum Source {
+pub(crate) enum Source {
     /// Notifications on a window.
     Window(WindowId, ExpectationId),
     /// `MPI_PROC_NULL`: the request completes as soon as it is started.
@@ -176,13 +176,10 @@ impl PersistentRequests {
         }
     }
 
-    /// The window and key of a request for a persistent epoch or operation, if it is one.
+    /// What a request waits for. `None`: it is not in the table.
     #[inline]
-    pub(crate) fn find_recorded(&self, request: u64) -> Option<(WindowId, Key)> {
-        match self.table.get(&request)?.source {
-            Source::Recorded(window, key) => Some((window, key)),
-            _ => None,
-        }
+    pub(crate) fn source(&self, request: u64) -> Option<Source> {
+        self.table.get(&request).map(|notice| notice.source)
     }
 
     /// A persistent epoch or operation. `None` once its request or window has been freed.
@@ -198,7 +195,7 @@ impl PersistentRequests {
 
     /// The continuations of a request, if it is a continuation request.
     pub(crate) fn continuation_request(&self, request: u64) -> Option<GroupId> {
-        match self.table.get(&request)?.source {
+        match self.source(request)? {
             Source::Continuations(group) => Some(group),
             _ => None,
         }
@@ -211,15 +208,6 @@ impl PersistentRequests {
     /// The host's window of a request, for errors.
     pub(crate) fn window_of(&self, request: u64) -> Option<HostHandle> {
         self.table.get(&request)?.handle
-    }
-
-    /// What a request waits for on which window.
-    pub(crate) fn waits_on(&self, request: u64) -> Option<(WindowId, ExpectationId)> {
-        match self.table.get(&request)?.source {
-            Source::Window(window, id) => Some((window, id)),
-            Source::ProcNull | Source::WindowGone => None,
-            Source::Continuations(_) | Source::Recorded(..) => None,
-        }
     }
 
     /// The state of a request. `None`: it is not in the table.

@@ -373,26 +373,24 @@ pub(crate) enum AttachedTo {
 /// Attaches a continuation to a request, if it is one of ours and pending. From then on the
 /// application must not use the request, and the host does not hear of its completion.
 pub(crate) fn attach(request: MPI_Request, attached: Attached) -> AttachedTo {
+    to_attach(request, |entry| entry.attached = Some(attached))
+}
+
+/// What a continuation would find.
+pub(crate) fn attachable(request: MPI_Request) -> AttachedTo {
+    to_attach(request, |_| ())
+}
+
+/// Calls `how` with the entry of a request to which a continuation can be attached.
+fn to_attach(request: MPI_Request, how: impl FnOnce(&mut Entry)) -> AttachedTo {
     TABLE.with(|contents| {
         let found = contents.find(request.key()).and_then(|number| contents.get(number));
         match found {
             Some((_, entry)) if entry.attached.is_some() => AttachedTo::Nothing,
             Some((_, entry)) if entry.source.is_some() => {
-                entry.attached = Some(attached);
+                how(entry);
                 AttachedTo::Pending
             }
-            _ => AttachedTo::Host,
-        }
-    })
-}
-
-/// What a continuation would find.
-pub(crate) fn attachable(request: MPI_Request) -> AttachedTo {
-    TABLE.with(|contents| {
-        let found = contents.find(request.key()).and_then(|number| contents.get(number));
-        match found {
-            Some((_, entry)) if entry.attached.is_some() => AttachedTo::Nothing,
-            Some((_, entry)) if entry.source.is_some() => AttachedTo::Pending,
             _ => AttachedTo::Host,
         }
     })

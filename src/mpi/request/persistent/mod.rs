@@ -30,7 +30,7 @@ use crate::mpi::request;
 use crate::mpi::request::continuation;
 use crate::mpi::request::direct::wait_for_request;
 use crate::runtime::continuations::{self, GroupId, GroupState, Properties};
-use crate::runtime::persistent::{self, Failure, NotStarted, State, state_after_look};
+use crate::runtime::persistent::{self, Failure, NotStarted, Source, State, state_after_look};
 use crate::runtime::process;
 use crate::runtime::progress::{FocusedPoll, step};
 use crate::runtime::{Guard, HostHandle, WindowId, enter};
@@ -146,16 +146,20 @@ pub(crate) fn fill(status: Status<'_>, arrival: Option<Arrival>) {
 
 /// Waits until a request is complete.
 fn wait_for(request: MPI_Request) {
-    if let Some(group) = continuations_of(request) {
-        continuation::wait(group);
-        return;
-    }
     let guard = enter();
-    if let Some((window, key)) = guard.persistent.find_recorded(request.key()) {
-        drop(recorded::wait_for(guard, window, key));
-        return;
-    }
-    let Some((window, id)) = guard.persistent.waits_on(request.key()) else { return };
+    let (window, id) = match guard.persistent.source(request.key()) {
+        Some(Source::Window(window, id)) => (window, id),
+        Some(Source::Recorded(window, key)) => {
+            drop(recorded::wait_for(guard, window, key));
+            return;
+        }
+        Some(Source::Continuations(group)) => {
+            drop(guard);
+            continuation::wait(group);
+            return;
+        }
+        Some(Source::ProcNull | Source::WindowGone) | None => return,
+    };
     let mut focused = FocusedPoll::default();
     drop(wait_for_request(guard, window, |window| {
         focused.look(window, |window| {
@@ -168,18 +172,21 @@ fn wait_for(request: MPI_Request) {
 pub(crate) fn wait(request: Option<&Cell<MPI_Request>>, status: Status<'_>) -> Option<c_int> {
     let ours = request?.get();
     let guard = enter();
-    if let Some(found) = guard.persistent.find_recorded(ours.key()) {
-        return recorded::wait(guard, found, ours, status);
-    }
-    let Some((window, id)) = guard.persistent.waits_on(ours.key()) else {
-        let continuations = guard.persistent.continuation_request(ours.key());
-        drop(guard);
-        if let Some(group) = continuations {
+    let (window, id) = match guard.persistent.source(ours.key())? {
+        Source::Window(window, id) => (window, id),
+        Source::Recorded(window, key) => {
+            return recorded::wait(guard, (window, key), ours, status);
+        }
+        Source::Continuations(group) => {
+            drop(guard);
             return wait_for_continuations(group, ours, status);
         }
-        // From MPI_PROC_NULL, or of a window that is gone: complete, if it is active.
-        active(ours)?;
-        return Some(finish_one("MPI_Wait", ours, status));
+        // Complete, if it is active.
+        Source::ProcNull | Source::WindowGone => {
+            drop(guard);
+            active(ours)?;
+            return Some(finish_one("MPI_Wait", ours, status));
+        }
     };
     let state = guard[window].engine.expectation_state(id);
     if state == ExpectationState::Idle {
@@ -547,18 +554,18 @@ fn start_list(call: &'static str, list: &[Cell<MPI_Request>]) -> Option<c_int> {
             let request = request.get();
             let mut guard = enter();
             let runtime = &mut *guard;
-            if let Some(found) = runtime.persistent.find_recorded(request.key()) {
-                if let Err(reason) = recorded::start(guard, found) {
-                    return Some(refuse(call, request, reason));
+            let source = runtime.persistent.source(request.key());
+            let started = if let Some(Source::Recorded(window, key)) = source {
+                recorded::start(guard, (window, key))
+            } else {
+                let started = runtime.persistent.start(&mut runtime.windows, request.key());
+                if let Some(Source::Window(window, _)) = source {
+                    // So that calls of the host drive the window.
+                    runtime.windows.attend(window);
                 }
-                continue;
-            }
-            let started = runtime.persistent.start(&mut runtime.windows, request.key());
-            if let Some((window, _)) = runtime.persistent.waits_on(request.key()) {
-                // So that calls of the host drive the window.
-                runtime.windows.attend(window);
-            }
-            drop(guard);
+                drop(guard);
+                started
+            };
             if let Err(reason) = started {
                 return Some(refuse(call, request, reason));
             }
@@ -578,19 +585,25 @@ pub(crate) fn start(request: Option<&Cell<MPI_Request>>) -> Option<c_int> {
     let request = request?;
     let ours = request.get();
     let mut guard = enter();
-    if let Some(found) = guard.persistent.find_recorded(ours.key()) {
-        let started = recorded::start(guard, found);
-        return Some(started.map_or_else(|reason| refuse(CALL, ours, reason), |()| MPI_SUCCESS));
-    }
-    let Some((window, id)) = guard.persistent.waits_on(ours.key()) else {
-        let group = guard.persistent.continuation_request(ours.key());
-        drop(guard);
-        if let Some(group) = group
-            && continuations::with(|all| all.start(group))
-        {
-            return Some(MPI_SUCCESS);
+    let (window, id) = match guard.persistent.source(ours.key())? {
+        Source::Window(window, id) => (window, id),
+        Source::Recorded(window, key) => {
+            let started = recorded::start(guard, (window, key));
+            return Some(
+                started.map_or_else(|reason| refuse(CALL, ours, reason), |()| MPI_SUCCESS),
+            );
         }
-        return start_list(CALL, std::slice::from_ref(request));
+        Source::Continuations(group) => {
+            drop(guard);
+            if continuations::with(|all| all.start(group)) {
+                return Some(MPI_SUCCESS);
+            }
+            return Some(refuse(CALL, ours, NotStarted::Active));
+        }
+        Source::ProcNull | Source::WindowGone => {
+            drop(guard);
+            return start_list(CALL, std::slice::from_ref(request));
+        }
     };
     let found = &mut guard[window];
     if found.engine.expectation_state(id) != ExpectationState::Idle {
