@@ -197,7 +197,7 @@ def compile_line(entry, host, source, sanitize):
     elif entry.mode == "tampi":
         line += ["-rdynamic"] + host.tampi
     elif entry.mode in TWO_TAMPIS:
-        other = other_tampi(host)
+        other = other_tampi(host, entry.mode)
         first, last = TWO_TAMPIS[entry.mode](host.tampi, other)
         line += ["-rdynamic", "-Wl,--no-as-needed"] + first + last
     elif entry.mode == "c++20":
@@ -215,11 +215,14 @@ TWO_TAMPIS = {"ours-first": lambda ours, other: (ours, other),
               "other-first": lambda ours, other: (other, ours)}
 
 
-def other_tampi(host):
-    """Makes the library that stands for TAMPI itself; what the linker needs for it."""
+def other_tampi(host, mode):
+    """Makes the library that stands for TAMPI itself; what the linker needs for it. Another mode's
+    program may be linked with it meanwhile, so it gets its name when it is whole."""
     library = os.path.join(host.build, "libother_tampi.so")
+    made = f"{library}.{mode}"
     subprocess.check_call(shlex.split(host.mpicc) + FLAGS + [
-        "-fPIC", "-shared", "-o", library, os.path.join(HERE, "other_tampi.c")])
+        "-fPIC", "-shared", "-o", made, os.path.join(HERE, "other_tampi.c")])
+    os.replace(made, library)
     return [library, f"-Wl,-rpath,{host.build}"]
 
 

@@ -161,18 +161,29 @@ pub(crate) const fn c_name(name: &str) -> &CStr {
 /// inlined into both names is not inlined into `catch_unwind`. Its arguments then go through memory
 /// on each side of `catch_unwind`, which costs short calls some ten nanoseconds. `tests/header.rs`
 /// checks that each call has both names, and that this library calls neither.
+///
+/// `else if` gives a condition on which both names go on to another function instead, by a jump
+/// before anything else.
 macro_rules! exports {
-    ($($name:ident($($arg:ident: $type:ty),* $(,)?);)*) => {$(
+    ($(
+        $name:ident($($arg:ident: $type:ty),* $(,)?) $(else if $condition:expr, $other:expr)?;
+    )*) => {$(
         const _: () = {
             #[unsafe(export_name = stringify!($name))]
             #[allow(clippy::too_many_arguments)]
             unsafe extern "C" fn called($($arg: $type),*) -> std::ffi::c_int {
+                $(if $condition {
+                    return $other;
+                })?
                 // SAFETY: the application's arguments, passed on.
                 unsafe { $name($($arg),*) }
             }
             #[unsafe(export_name = concat!("P", stringify!($name)))]
             #[allow(clippy::too_many_arguments)]
             unsafe extern "C" fn profiled($($arg: $type),*) -> std::ffi::c_int {
+                $(if $condition {
+                    return $other;
+                })?
                 // SAFETY: the application's arguments, passed on.
                 unsafe { $name($($arg),*) }
             }
