@@ -29,5 +29,5 @@ mod world;
 pub use process::Memory;
 pub use profile::{Machine, PROFILES, profile};
 pub use schedule::{LuOptions, Schedule, Series, TransactionsOptions};
-pub use script::{Group, How, Moment, Script, Slot, Step};
+pub use script::{Group, How, Moment, Recorded, Script, Slot, Step};
 pub use world::{Report, Settings, Stuck, StuckBecause, Unwatched, Watch, WindowSpec, World};

@@ -34,7 +34,8 @@ pub(super) enum RankState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SlotState {
     Free,
-    Pending,
+    /// So many requests of the engine are pending.
+    Pending(u32),
     Complete,
 }
 
@@ -45,6 +46,8 @@ pub(super) enum Unfinished {
     Step(Step),
     /// The next call of an `IssueOthers`.
     Others { window: u32, op: Op, distance: u32 },
+    /// A call that blocks until these requests of the engine are complete.
+    Requests(Vec<(u32, RequestId)>),
 }
 
 /// Memory of one rank's engine, if the allocator counts it.
@@ -128,12 +131,13 @@ impl<S> Process<S> {
         if at >= self.slots.len() {
             self.slots.resize(at + 1, SlotState::Free);
         }
-        self.slots_pending -= u32::from(self.slots[at] == SlotState::Pending);
-        self.slots_pending += u32::from(held == SlotState::Pending);
+        let is_pending = |held| u32::from(matches!(held, SlotState::Pending(_)));
+        self.slots_pending -= is_pending(self.slots[at]);
+        self.slots_pending += is_pending(held);
         self.slots[at] = held;
     }
 
-    /// Binds a pending request of the engine to a slot.
+    /// Binds a pending request of the engine to a slot, which may have others already.
     pub(super) fn bind(&mut self, window: u32, id: RequestId, slot: Slot) {
         let bound = &mut self.bound[window as usize];
         let at = id.index as usize;
@@ -142,22 +146,27 @@ impl<S> Process<S> {
         }
         assert_eq!(bound[at], UNBOUND, "the engine reused a request before it was reported");
         bound[at] = slot;
-        self.set(slot, SlotState::Pending);
+        let others = if let SlotState::Pending(others) = self.held(slot) { others } else { 0 };
+        self.set(slot, SlotState::Pending(others + 1));
     }
 
     /// Handles a completed request of the engine.
     pub(super) fn completed(&mut self, window: u32, id: RequestId) {
         let Some(bound) = self.bound[window as usize].get_mut(id.index as usize) else { return };
         let slot = std::mem::replace(bound, UNBOUND);
-        if slot != UNBOUND {
-            self.set(slot, SlotState::Complete);
+        match self.held(slot) {
+            _ if slot == UNBOUND => {}
+            SlotState::Pending(parts) if parts > 1 => {
+                self.set(slot, SlotState::Pending(parts - 1));
+            }
+            _ => self.set(slot, SlotState::Complete),
         }
     }
 
     /// Frees a slot. A pending request continues without one.
     pub(super) fn free(&mut self, slot: Slot) {
         assert_ne!(self.held(slot), SlotState::Free, "slot {slot} holds no request");
-        if let Some(bound) = self.bound.iter_mut().flatten().find(|bound| **bound == slot) {
+        for bound in self.bound.iter_mut().flatten().filter(|bound| **bound == slot) {
             *bound = UNBOUND;
         }
         self.set(slot, SlotState::Free);

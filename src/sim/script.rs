@@ -1,6 +1,6 @@
 //! Scripts of ranks, and their steps.
 
-use crate::engine::{Addr, Arrival, Assert, LockMode, Op, OpKind, Rank, Wanted};
+use crate::engine::{Addr, Arrival, Assert, LockMode, Op, OpKind, Rank, SyncCall, Wanted};
 use crate::transport::datatype::element::{native, reduction};
 use crate::transport::sim::{Network, Time};
 
@@ -26,6 +26,15 @@ pub enum Group {
     Others,
     /// These ranks, in this order.
     List(Vec<Rank>),
+}
+
+/// A call of a persistent epoch [PE-1].
+#[derive(Clone, Debug)]
+pub enum Recorded {
+    /// It opens or closes an epoch.
+    Sync(SyncCall),
+    /// It issues an operation.
+    Issue(Op),
 }
 
 /// One call, or time without calls. `window` is the window's number in the world.
@@ -55,6 +64,8 @@ pub enum Step {
     UnlockAll { window: u32, how: How },
     /// `MPI_Win_flush` and its variants: `local`, and `target: None` for all targets.
     Flush { window: u32, target: Option<Rank>, local: bool, how: How },
+    /// `MPIX_Win_flush_wins`, with `target: None` for `MPIX_RANK_ALL`.
+    FlushWins { windows: Vec<u32>, target: Option<Rank>, how: How },
     /// `MPIX_Win_order`, or `MPIX_Win_order_all` for `None`.
     Order { window: u32, target: Option<Rank> },
     /// `MPIX_Win_notify_ithreshold`, or `MPIX_Win_notify_iwaitsome` for several counters.
@@ -84,6 +95,11 @@ pub enum Step {
     IssueUnlearned { window: u32, target: Rank },
     /// A communication call in its R-form.
     IssueRequest { window: u32, op: Op, slot: Slot },
+    /// `MPI_Start` on a persistent epoch with these calls. The slot holds its request until it is
+    /// complete [PE-2].
+    Restart { window: u32, calls: Vec<Recorded>, slot: Slot },
+    /// The same, which the engine must refuse. The run ends if it is accepted.
+    RestartRefused { window: u32, calls: Vec<Recorded> },
     /// The same call to every other rank, in the order rank + 1, rank + 2, ... modulo ranks.
     IssueOthers { window: u32, op: Op },
     /// `MPI_Wait` on the request in this slot. Frees the slot.

@@ -11,6 +11,7 @@
  * issues operations of the same program.
  */
 #include "helper.h"
+#include "records.h"
 #include "results.h"
 #include "wrong.h"
 #include <fcntl.h>
@@ -150,6 +151,21 @@ static void flush(const Line *line, MPI_Win win)
         MPI(r ? MPIX_Win_iflush(target, win, r) : MPI_Win_flush(target, win));
 }
 
+/* flush_wins TARGET SLOT WINDOW ... */
+static void flush_wins(const Line *line)
+{
+    MPI_Win wins[64];
+    int target = integer(line, 1), slot = integer(line, 2), count = line->count - 3;
+    if (target == ANY)
+        target = MPIX_RANK_ALL;
+    for (int i = 0; i < count; i++)
+        wins[i] = rooms[number(line, 3 + i)].win;
+    if (slot == BLOCKING)
+        MPI(MPIX_Win_flush_wins(count, wins, target));
+    else
+        MPI(MPIX_Win_iflush_wins(count, wins, target, slot_at(slot)));
+}
+
 static void order(const Line *line, MPI_Win win)
 {
     int target = integer(line, 2);
@@ -179,6 +195,7 @@ static void completed(int slot)
         check_some(somes[slot]);
     free(somes[slot]);
     somes[slot] = NULL;
+    end_start(slot);
     if (slots[slot] != MPI_REQUEST_NULL)
         differs("the request in slot %d is complete, but its handle is not null", slot);
 }
@@ -251,7 +268,7 @@ static void await_all(const Line *line)
     }
     finish_list(integer(line, 1), count, list);
     for (int i = 0; i < count; i++)
-        if (list[i] != MPI_REQUEST_NULL)
+        if (list[i] != MPI_REQUEST_NULL && !is_start(i - opening_count))
             differs("request %d of %d is complete, but its handle is not null", i, count);
     if (integer(line, 2) && word != me)
         differs("a message to the process itself has %d, not %d", word, me);
@@ -451,6 +468,8 @@ static const struct {
     {"await_expectation", await_expectation},
     {"probe", probe},
     {"wrong", wrong},
+    {"record", record},
+    {"record_end", record_end},
 };
 
 static const struct {
@@ -460,15 +479,18 @@ static const struct {
     {"await", await},       {"test", test},           {"await_all", await_all},
     {"abandon", abandon},   {"check", check},         {"check_announced", check_announced},
     {"store", store},       {"compute", compute},     {"scribble", scribble_all},
+    {"restart", restart},   {"collect", collect},     {"restart_refused", restart_refused},
+    {"flush_wins", flush_wins},
 };
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
 static void make(const Line *line)
 {
-    if (is(line, "op"))
+    if (is(line, "op")) {
+        record_op((int)number(line, 1));
         issue(&program.ops[number(line, 1)], NULL);
-    else if (is(line, "request"))
+    } else if (is(line, "request"))
         issue(&program.ops[number(line, 1)], slot_at(integer(line, 2)));
     else if (is(line, "free"))
         MPI(MPI_Request_free(slot_at(integer(line, 1))));
@@ -494,63 +516,18 @@ static void at_line(long line)
     *here() = (struct position){(long)program.seed, line};
 }
 
-/* ---- Persistent epochs [PE-1, PE-2] ---- */
-
-/* Whether the epoch that a line opens covers a target. Operations after the line may belong to an
- * epoch that was opened before. */
-static int covers(const Line *open, int target)
-{
-    if (is(open, "lock_all"))
-        return 1;
-    if (is(open, "post"))
-        return 0;
-    for (int at = 3; at < open->count; at++) {
-        if (integer(open, at) == target)
-            return 1;
-        if (is(open, "lock"))
-            break;
-    }
-    return 0;
-}
-
-/* How many lines from `first` on are one epoch that can be recorded: it has no calls but operations
- * and ends with a blocking call. 0: they are none. */
-static int recordable(int first)
-{
-    static const char *const opening[] = {"start", "post", "lock_all", "lock", NULL};
-    static const char *const closing[] = {"complete", "wait", "unlock_all", "unlock"};
-    const Line *open = &program.calls.lines[first];
-    int kind = 0;
-    while (opening[kind] && !is(open, opening[kind]))
-        kind++;
-    for (int at = first + 1; opening[kind] && at < program.calls.count; at++) {
-        const Line *line = &program.calls.lines[at];
-        if (is(line, "op")) {
-            const Op *op = &program.ops[number(line, 1)];
-            if (op->window == integer(open, 1) && covers(open, op->target))
-                continue;
-            return 0;
-        }
-        if (!is(line, closing[kind]) || integer(line, 1) != integer(open, 1))
-            return 0;
-        int of_lock = is(line, "unlock");
-        if (of_lock && integer(line, 2) != integer(open, 3))
-            return 0;
-        return integer(line, of_lock ? 3 : 2) == BLOCKING ? at - first + 1 : 0;
-    }
-    return 0;
-}
-
 /* Makes these lines as a persistent epoch that is started once. */
 static void make_recorded(int first, int lines)
 {
     MPI_Win win = rooms[number(&program.calls.lines[first], 1)].win;
     MPI_Request epoch;
     MPI(MPIX_Win_epoch_init(win, &epoch));
+    recording = 1;
     for (int i = first; i < first + lines; i++) {
         at_line(program.calls.lines[i].number);
         make(&program.calls.lines[i]);
     }
+    recording = 0;
     MPI(MPIX_Win_epoch_end(win));
     MPI(MPI_Start(&epoch));
     MPI(MPI_Wait(&epoch, MPI_STATUS_IGNORE));
@@ -563,7 +540,8 @@ static void run(MPI_Comm thread_comm)
     open_program(thread_comm);
     for (int i = 0; i < program.calls.count; i++) {
         at_line(program.calls.lines[i].number);
-        int for_two = calls_for_two(i), recorded = (program.seed + i) % 2 ? recordable(i) : 0;
+        int for_two = recording ? 0 : calls_for_two(i);
+        int recorded = !recording && (program.seed + (uint64_t)i) % 2 ? recordable(i) : 0;
         if (recorded) {
             make_recorded(i, recorded);
             i += recorded - 1;
@@ -576,7 +554,11 @@ static void run(MPI_Comm thread_comm)
     at_line(program.all.lines[program.all.count - 1].number);
     end_expectations();
     check_results();
+    /* A request may outlive its window. */
+    if (program.seed % 2)
+        free_records();
     close_program();
+    free_records();
 }
 
 struct thread {

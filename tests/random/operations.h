@@ -116,23 +116,29 @@ static uint64_t fetched(const Op *op)
     return word;
 }
 
+/* Fills an origin buffer with what an operation sends. */
+static void fill_origin(const Op *op, unsigned char *origin)
+{
+    uint64_t value =
+        op->source == ONE_MORE_THAN ? fetched(&program.ops[op->value]) + 1 : op->value;
+    memset(origin, SCRIBBLE, span(op, ORIGIN));
+    memcpy(origin + span(op, ORIGIN), &op->compare, 8);
+    if (!side_of(op, ORIGIN))
+        fill(origin, value, op->len);
+    else
+        for (size_t at = 0; at < op->len; at++)
+            origin[word_at(op, ORIGIN, at / 8) + at % 8] = byte_of(value, op->len, at);
+}
+
 static void make_buffers(Op *op)
 {
     int sends = op->kind == PUT || op->kind == ACCUMULATE || op->kind == GET_ACCUMULATE ||
                 op->kind == COMPARE_AND_SWAP;
     int fetches = op->kind == GET || op->kind == GET_ACCUMULATE || op->kind == COMPARE_AND_SWAP;
     if (sends) {
-        uint64_t value = op->source == ONE_MORE_THAN ? fetched(&program.ops[op->value]) + 1
-                                                     : op->value;
         /* Behind the data: the value to compare with. */
         op->origin = resized(NULL, span(op, ORIGIN) + 8, 1);
-        memset(op->origin, SCRIBBLE, span(op, ORIGIN));
-        memcpy(op->origin + span(op, ORIGIN), &op->compare, 8);
-        if (!side_of(op, ORIGIN))
-            fill(op->origin, value, op->len);
-        else
-            for (size_t at = 0; at < op->len; at++)
-                op->origin[word_at(op, ORIGIN, at / 8) + at % 8] = byte_of(value, op->len, at);
+        fill_origin(op, op->origin);
     }
     if (fetches) {
         op->result = resized(NULL, span(op, RESULT), 1);
@@ -249,6 +255,37 @@ static void compare_and_swap(const Op *op, MPI_Aint disp, MPI_Win win, MPI_Reque
         MPI(MPIX_Win_iflush_local(op->target, win, r));
 }
 
+/* A persistent operation that is started once [PE-3]. Its request is freed while it is active. */
+static void start_once(const Op *op, Place o, Place target, MPI_Aint disp, MPI_Win win)
+{
+    int counted = op->notified == BY_COUNTER;
+    MPI_Request r;
+    if (op->kind == PUT && counted)
+        MPI(MPIX_Put_notify_init(AT(o), THERE, op->number, win, &r));
+    else if (op->kind == PUT)
+        MPI(MPIX_Put_init(AT(o), THERE, win, &r));
+    else if (op->kind == GET && counted)
+        MPI(MPIX_Get_notify_init(AT(o), THERE, op->number, win, &r));
+    else if (op->kind == GET)
+        MPI(MPIX_Get_init(AT(o), THERE, win, &r));
+    else if (counted)
+        MPI(MPIX_Accumulate_notify_init(AT(o), THERE, op->reduction, op->number, win, &r));
+    else
+        MPI(MPIX_Accumulate_init(AT(o), THERE, op->reduction, win, &r));
+    MPI(MPI_Start(&r));
+    MPI(MPI_Request_free(&r));
+    if (op->kind == ACCUMULATE)
+        tag_alone(op, win);
+}
+
+/* Whether an operation is made by a persistent request, which has no tagged form. */
+static int is_persistent(const Op *op)
+{
+    int tagged = op->notified == BY_TAG && op->kind != ACCUMULATE;
+    int which = op->kind == PUT || op->kind == GET || op->kind == ACCUMULATE;
+    return which && !tagged && op->single && (op - program.ops) % 2;
+}
+
 /* Makes the call of an operation, with a request if `r` is not NULL. */
 static void issue(Op *op, MPI_Request *r)
 {
@@ -266,7 +303,9 @@ static void issue(Op *op, MPI_Request *r)
     make_buffers(op);
     Place origin = place_of(op, ORIGIN, op->origin), result = place_of(op, RESULT, op->result),
           target = place_of(op, TARGET, NULL);
-    switch (op->kind) {
+    if (!r && !recording && is_persistent(op))
+        start_once(op, op->kind == GET ? result : origin, target, disp, room->win);
+    else switch (op->kind) {
     case PUT: put(op, origin, target, disp, room->win, r); break;
     case GET: get(op, result, target, disp, room->win, r); break;
     case ACCUMULATE: accumulate(op, origin, target, disp, room->win, r); break;

@@ -55,6 +55,7 @@ OWN int last_source, last_tag;
 OWN Arrival *seen;
 OWN int seen_count;
 OWN uint64_t *owed; /* by window: notifications that expectations have taken */
+OWN int recording; /* whether the calls are recorded, not made */
 OWN int complaints;
 
 static const char *replay = "";

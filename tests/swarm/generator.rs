@@ -14,11 +14,13 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use mpix_rma::engine::*;
-use mpix_rma::sim::{How, Slot, Step, WindowSpec};
+use mpix_rma::sim::{Step, WindowSpec};
 use mpix_rma::transport::sim::{NS, Time, US};
 
 use super::notifications::Counts;
 use super::program::*;
+use super::records::Draft;
+use super::requests::Pending;
 use super::tagged::Tags;
 
 /// The features of a seed's programs, a random selection.
@@ -48,6 +50,7 @@ pub struct Features {
     pub long_holds: bool,
     pub notifications: bool,
     pub tags: bool,
+    pub records: bool,
 }
 
 /// What the next fence of a window means, if its fences learn a pattern [FE-4].
@@ -102,14 +105,11 @@ pub struct Cells {
     pub tags: Tags,
 }
 
-/// Requests not waited for yet, with the operations whose buffers they free.
-#[derive(Default)]
-struct Pending {
-    slots: Vec<(Slot, Vec<OpId>)>,
-    free: Vec<Slot>,
-    used: Slot,
-    /// Expectation slots used so far.
-    places: Slot,
+impl Cells {
+    /// A compare-and-swap to this value.
+    pub fn elects(&mut self, id: OpId, value: u64) {
+        self.election.as_mut().expect("the cell exists").1.push((id, value));
+    }
 }
 
 /// An exposure that is still to be waited for, with the memory to check then.
@@ -131,7 +131,11 @@ pub struct Generator {
     space: Vec<Vec<usize>>,
     pub exposures: Vec<Vec<Option<Exposure>>>,
     active: Vec<VecDeque<Item>>,
-    pending: Vec<Pending>,
+    pub pending: Vec<Pending>,
+    /// By record.
+    pub drafts: Vec<Draft>,
+    /// By rank: windows with a lock, and its target; `None` for a lock_all.
+    pub held: Vec<Vec<(u32, Option<Rank>)>>,
     /// A request was freed, so its completion cannot be observed.
     pub freed: bool,
     values: u64,
@@ -194,6 +198,7 @@ impl Generator {
             notifications: on(3),
             tags: on(3),
             orders: on(3),
+            records: on(3),
             blocking: 0,
         };
         // The completion of a freed request cannot be observed.
@@ -226,6 +231,8 @@ impl Generator {
             exposures: (0..windows).map(|_| (0..ranks).map(|_| None).collect()).collect(),
             active: (0..windows).map(|_| VecDeque::new()).collect(),
             pending: (0..ranks).map(|_| Pending::default()).collect(),
+            drafts: Vec::new(),
+            held: vec![Vec::new(); ranks as usize],
             freed: false,
             values: 0,
             program: Program {
@@ -233,6 +240,7 @@ impl Generator {
                 windows: Vec::new(),
                 counted,
                 calls,
+                records: Vec::new(),
                 plans: Vec::new(),
                 sides: Vec::new(),
                 words: Vec::new(),
@@ -346,6 +354,14 @@ impl Generator {
     }
 
     pub fn step(&mut self, me: Rank, step: Step) {
+        let held = &mut self.held[me as usize];
+        match step {
+            Step::Lock { window, target, .. } => held.push((window, Some(target))),
+            Step::LockAll { window, .. } => held.push((window, None)),
+            Step::Unlock { window, target, .. } => held.retain(|at| *at != (window, Some(target))),
+            Step::UnlockAll { window, .. } => held.retain(|at| *at != (window, None)),
+            _ => {}
+        }
         self.call(me, Call::Step(step));
     }
 
@@ -363,80 +379,7 @@ impl Generator {
         self.program.plans.len() - 1
     }
 
-    // ---- requests ----
-
-    pub fn blocks(&mut self) -> bool {
-        self.rng.u8(0..8) < self.features.blocking
-    }
-
-    pub fn slot_for(&mut self, me: Rank, ops: Vec<OpId>) -> Slot {
-        let pending = &mut self.pending[me as usize];
-        let slot = pending.free.pop().unwrap_or_else(|| {
-            pending.used += 1;
-            pending.used - 1
-        });
-        pending.slots.push((slot, ops));
-        slot
-    }
-
-    /// A free expectation slot.
-    pub fn expectation_slot(&mut self, me: Rank) -> Slot {
-        let pending = &mut self.pending[me as usize];
-        pending.places += 1;
-        pending.places - 1
-    }
-
-    /// Makes a call that returns a request. `ops`: their buffers are free when it completes. True
-    /// if it blocks.
-    pub fn closing(
-        &mut self,
-        me: Rank,
-        blocks: bool,
-        ops: &[OpId],
-        make: impl FnOnce(How) -> Step,
-    ) -> bool {
-        let how = if blocks { How::Blocking } else { How::Slot(self.slot_for(me, ops.to_vec())) };
-        self.step(me, make(how));
-        if blocks {
-            self.scribble(me, ops.to_vec());
-        }
-        blocks
-    }
-
-    pub fn scribble(&mut self, me: Rank, ops: Vec<OpId>) {
-        if !ops.is_empty() {
-            self.call(me, Call::Scribble(ops));
-        }
-    }
-
-    /// The rank waits for a request, or frees it.
-    fn settle(&mut self, me: Rank) {
-        let pending = &mut self.pending[me as usize];
-        if pending.slots.is_empty() {
-            return;
-        }
-        let (slot, ops) = pending.slots.swap_remove(self.rng.usize(0..pending.slots.len()));
-        pending.free.push(slot);
-        if self.features.frees && self.one_in(5) {
-            self.freed = true;
-            self.count("request free");
-            return self.step(me, Step::Free(slot));
-        }
-        if self.features.tests && self.one_in(3) {
-            self.count("test loop");
-            self.call(me, Call::TestSlotLoop(slot));
-        } else {
-            self.step(me, Step::Await(slot));
-        }
-        self.scribble(me, ops);
-    }
-
-    pub fn settle_all(&mut self, me: Rank) {
-        let pending = std::mem::take(&mut self.pending[me as usize].slots);
-        self.pending[me as usize].free.extend(pending.iter().map(|(slot, _)| slot));
-        self.step(me, Step::AwaitAll);
-        self.scribble(me, pending.into_iter().flat_map(|(_, ops)| ops).collect());
-    }
+    // ---- pauses ----
 
     /// Between two items a rank may compute or wait for requests.
     fn pause(&mut self, me: Rank) {
@@ -586,6 +529,7 @@ impl Generator {
             if self.one_in(2) {
                 self.settle_all(me);
             }
+            self.settle_starts(me);
         }
         for window in 0..self.windows {
             for rank in 0..self.ranks {
@@ -629,7 +573,8 @@ impl Generator {
             written: cells.twins_written.clone(),
             reads: cells.twins_read.clone(),
         });
-        if let Some((disp, ops)) = &cells.election {
+        // A record of which every start was refused has no compare-and-swaps.
+        if let Some((disp, ops)) = cells.election.as_ref().filter(|(_, ops)| !ops.is_empty()) {
             program.groups.push(Group::Election { cell: content(*disp, 0), ops: ops.clone() });
         }
     }

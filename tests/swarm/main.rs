@@ -25,6 +25,9 @@ mod notifications;
 mod operations;
 mod player;
 mod program;
+mod records;
+mod repeated;
+mod requests;
 #[path = "../common/rules/mod.rs"]
 mod rules;
 mod run;
@@ -251,7 +254,7 @@ fn every_contract_violation_is_detected() {
         (Violation::StaleTail, "exclusion"),
         (Violation::KeepCredit, "liveness leak"),
         (Violation::EarlyNotification, "completion"),
-        (Violation::LoseNotification, "count liveness"),
+        (Violation::LoseNotification, "count liveness leak"),
         (Violation::RepeatNotification, "count"),
         (Violation::EarlyTagged, "completion"),
         (Violation::LoseTagged, "match liveness leak"),

@@ -13,13 +13,18 @@ use super::program::*;
 use super::shapes::words_of;
 
 /// All ranks raise this counter. It is never reset.
-const SHARED: u32 = 0;
+pub const SHARED: u32 = 0;
 /// All ranks raise this counter. Its rank resets it.
 const TAKEN: u32 = 1;
 /// All operations on a counted window raise this counter, unless they name another notification.
 pub const PUTS: u32 = 2;
 /// Counters from here on are raised once each.
 const OWN: u32 = 3;
+
+/// What a counted window adds to its operations.
+pub fn counted() -> Notification {
+    Notification::counter(PUTS)
+}
 
 /// The counters of a rank, according to the calls so far.
 pub struct Counts {
@@ -66,7 +71,7 @@ impl Generator {
         }
         self.cells(plan.window, plan.target).counts.raised[PUTS as usize] += 1;
         self.count("operation on a counted window");
-        Plan { notification: Some(Notification::counter(PUTS)), ..plan }
+        Plan { notification: Some(counted()), ..plan }
     }
 
     fn notify(&mut self, open: &Open, target: Rank, counter: u32) {

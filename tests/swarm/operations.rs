@@ -14,6 +14,8 @@ pub struct Open {
     pub window: u32,
     /// The epoch allows flushes and R-forms.
     pub passive: bool,
+    /// It is a fence epoch.
+    pub in_fence: bool,
     /// The rank may wait here for its own flushes and R-forms.
     pub may_wait: bool,
     /// Operations so far, by target.
@@ -32,12 +34,18 @@ impl Open {
             me,
             window,
             passive,
+            in_fence: false,
             may_wait,
             ops: Vec::new(),
             lasts: Vec::new(),
             puts: Vec::new(),
             reached: Vec::new(),
         }
+    }
+
+    /// A fence epoch.
+    pub fn in_fence(me: Rank, window: u32) -> Self {
+        Open { in_fence: true, ..Open::new(me, window, false, false) }
     }
 
     /// The epoch's operations to `target`, or to all targets.
@@ -99,12 +107,16 @@ impl Generator {
                 _ => self.flush(open, target),
             }
         }
+        if self.one_in(4) {
+            self.conflict(open);
+        }
         self.maybe_compute(open.me);
     }
 
     /// A put to memory of its own, sometimes read back after a flush or an order.
     fn own_put(&mut self, open: &mut Open, target: Rank) {
-        let len = self.length();
+        // A single word can be read back.
+        let len = if self.one_in(4) { 8 } else { self.length() };
         let (disp, value) = (self.alloc(open.window, target, len), self.value());
         let content = Content { window: open.window, rank: target, disp, len, value };
         self.program.end.push(content);
@@ -189,11 +201,7 @@ impl Generator {
 
     fn elect(&mut self, open: &mut Open, target: Rank) {
         let value = self.value();
-        if self.cells(open.window, target).election.is_none() {
-            let disp = self.alloc(open.window, target, 8);
-            self.cells(open.window, target).election = Some((disp, Vec::new()));
-        }
-        let disp = self.cells(open.window, target).election.as_ref().expect("made above").0;
+        let disp = self.election(open.window, target);
         let id = self.issue(
             open,
             Plan {
@@ -204,9 +212,18 @@ impl Generator {
                 ..NO_OP
             },
         );
-        let cells = self.cells(open.window, target);
-        cells.election.as_mut().expect("made above").1.push((id, value));
+        self.cells(open.window, target).elects(id, value);
         self.count("compare_and_swap");
+    }
+
+    /// The cell that all ranks swap.
+    pub fn election(&mut self, window: u32, target: Rank) -> usize {
+        if let Some((disp, _)) = self.cells(window, target).election {
+            return disp;
+        }
+        let disp = self.alloc(window, target, 8);
+        self.cells(window, target).election = Some((disp, Vec::new()));
+        disp
     }
 
     /// A cell that only this origin writes, once per epoch, and reads in other epochs. Epochs take
@@ -278,6 +295,13 @@ impl Generator {
 
     pub fn flush_how(&mut self, open: &Open, target: Option<Rank>, local: bool, blocks: bool) {
         let (window, ids) = (open.window, open.ids(target));
+        let windows = self.flushed_with(open, target);
+        let several = windows.len() > 1;
+        if !local && if several { self.rng.u8(0..4) > 0 } else { self.one_in(6) } {
+            self.count(if several { "flush of windows" } else { "flush of one window" });
+            self.closing(open.me, blocks, &ids, |how| Step::FlushWins { windows, target, how });
+            return;
+        }
         self.closing(open.me, blocks, &ids, |how| Step::Flush { window, target, local, how });
         self.count(match (local, target) {
             (false, Some(_)) => "flush",
@@ -285,6 +309,19 @@ impl Generator {
             (true, Some(_)) => "flush_local",
             (true, None) => "flush_local_all",
         });
+    }
+
+    /// Some windows that may be flushed together with that of an open epoch.
+    fn flushed_with(&mut self, open: &Open, target: Option<Rank>) -> Vec<u32> {
+        let covers = |of: Option<Rank>| of.is_none() || target.is_none() || of == target;
+        let held = self.held[open.me as usize].iter();
+        let mut windows: Vec<u32> =
+            held.filter(|(_, of)| covers(*of)).map(|(window, _)| *window).collect();
+        windows.sort_unstable();
+        windows.dedup();
+        windows.retain(|window| *window == open.window || self.rng.u8(0..4) > 0);
+        self.rng.shuffle(&mut windows);
+        windows
     }
 
     /// Read, increment, write back, under an exclusive lock.

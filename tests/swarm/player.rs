@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use mpix_rma::engine::*;
-use mpix_rma::sim::{How, Moment, Script, Step};
+use mpix_rma::sim::{How, Moment, Recorded, Script, Step};
 use mpix_rma::transport::datatype::Shape;
 use mpix_rma::transport::datatype::element::native;
 use mpix_rma::transport::sim::{Network, Time, US};
 
 use super::program::*;
+use super::records;
 use super::shapes::{ELEMENT, words_of};
 
 /// Fills origin buffers that are free again.
@@ -60,37 +61,40 @@ impl Player {
         }
     }
 
-    /// Allocates the buffers of an operation.
-    fn op(&mut self, id: OpId, net: &mut Network) -> Op {
+    /// Fills the buffers of an operation: new ones, or those of an earlier start of its record.
+    fn op(&mut self, id: OpId, known: Option<(Addr, Addr)>, net: &mut Network) -> Op {
         let plan = self.program.plans[id];
         let fetched = |net: &Network, get: OpId| {
             let (_, result) = self.buffers.borrow()[get].expect("a get that was issued");
             u64::from_ne_bytes(net.private(self.me, result, 8).try_into().expect("8 bytes"))
         };
         if let Some(which) = plan.sides {
-            return self.shaped_op(id, &plan, &Rc::clone(&self.program.sides[which as usize]), net);
+            let sides = Rc::clone(&self.program.sides[which as usize]);
+            return self.shaped_op(id, known, &plan, &sides, net);
         }
         let data = match plan.source {
             Source::Nothing => Vec::new(),
             Source::Value(value) => bytes_of(value, plan.len),
             Source::OneMoreThan(get) => bytes_of(fetched(net, get).wrapping_add(1), plan.len),
         };
-        let place = |net: &mut Network, bytes: &[u8]| {
-            let at = net.allocate(self.me, bytes.len());
+        let (known_origin, known_result) = known.unzip();
+        let place = |net: &mut Network, known: Option<Addr>, bytes: &[u8]| {
+            let at = known.unwrap_or_else(|| net.allocate(self.me, bytes.len()));
             net.private_mut(self.me, at, bytes.len()).copy_from_slice(bytes);
             at
         };
         let origin = match plan.kind {
             // The checkers identify operations by their buffers.
-            _ if plan.len == 0 => place(net, &[0; 8]),
+            _ if plan.len == 0 => place(net, known_origin, &[0; 8]),
             _ if data.is_empty() => Addr(0),
-            _ => place(net, &data),
+            _ => place(net, known_origin, &data),
         };
         let fetches =
             matches!(plan.kind, OpKind::Get | OpKind::GetAccumulate | OpKind::CompareAndSwap);
-        let result = if fetches { place(net, &vec![UNFETCHED; plan.len]) } else { Addr(0) };
+        let result =
+            if fetches { place(net, known_result, &vec![UNFETCHED; plan.len]) } else { Addr(0) };
         let compare = if plan.kind == OpKind::CompareAndSwap {
-            place(net, &plan.compare.to_ne_bytes())
+            place(net, None, &plan.compare.to_ne_bytes())
         } else {
             Addr(0)
         };
@@ -113,24 +117,36 @@ impl Player {
     }
 
     /// As [`op`](Self::op) with derived datatypes. The gaps between the elements hold filler bytes.
-    fn shaped_op(&mut self, id: OpId, plan: &Plan, sides: &Sides, net: &mut Network) -> Op {
-        let place = |net: &mut Network, places: &Places, filler: u8, words: &[u64]| {
-            let at = net.allocate(self.me, places.span);
-            let memory = net.private_mut(self.me, at, places.span);
-            memory.fill(filler);
-            for (number, word) in words.iter().enumerate() {
-                memory[places.at(number)..][..WORD].copy_from_slice(&word.to_ne_bytes());
-            }
-            Addr(at.0 + places.before)
-        };
+    fn shaped_op(
+        &mut self,
+        id: OpId,
+        known: Option<(Addr, Addr)>,
+        plan: &Plan,
+        sides: &Sides,
+        net: &mut Network,
+    ) -> Op {
+        let (known_origin, known_result) = known.unzip();
+        let place =
+            |net: &mut Network, known: Option<Addr>, places: &Places, filler, words: &[u64]| {
+                let at = known.map(|at| Addr(at.0 - places.before));
+                let at = at.unwrap_or_else(|| net.allocate(self.me, places.span));
+                let memory = net.private_mut(self.me, at, places.span);
+                memory.fill(filler);
+                for (number, word) in words.iter().enumerate() {
+                    memory[places.at(number)..][..WORD].copy_from_slice(&word.to_ne_bytes());
+                }
+                Addr(at.0 + places.before)
+            };
         let words = match plan.source {
             Source::Value(value) => words_of(value, plan.len / WORD),
             _ => Vec::new(),
         };
         let sends = matches!(plan.kind, OpKind::Put | OpKind::Accumulate | OpKind::GetAccumulate);
         let fetches = matches!(plan.kind, OpKind::Get | OpKind::GetAccumulate);
-        let origin = if sends { place(net, &sides.origin, SCRIBBLE, &words) } else { Addr(0) };
-        let result = if fetches { place(net, &sides.result, UNFETCHED, &[]) } else { Addr(0) };
+        let origin =
+            if sends { place(net, known_origin, &sides.origin, SCRIBBLE, &words) } else { Addr(0) };
+        let result =
+            if fetches { place(net, known_result, &sides.result, UNFETCHED, &[]) } else { Addr(0) };
         self.buffers.borrow_mut()[id] = Some((origin, result));
         let shape = net.add_shape(Shape {
             origin: sends.then(|| sides.origin.side.clone()),
@@ -168,6 +184,43 @@ impl Player {
                 });
                 net.private_mut(self.me, Addr(origin.0 - before), len).fill(SCRIBBLE);
             }
+        }
+    }
+
+    /// The calls of a record, with the operations of a start.
+    fn recorded(&mut self, record: RecordId, ids: &[OpId], net: &mut Network) -> Vec<Recorded> {
+        let program = Rc::clone(&self.program);
+        let mut ids = ids.iter();
+        let calls = program.records[record].calls.iter().map(|call| match call {
+            RecordedCall::Sync(call) => Recorded::Sync(call.clone()),
+            RecordedCall::Op(template) => {
+                let id = *ids.next().expect("one for each recorded operation");
+                let known = self.buffers.borrow()[*template];
+                let op = self.op(id, known, net);
+                let mut buffers = self.buffers.borrow_mut();
+                buffers[*template] = buffers[id];
+                Recorded::Issue(op)
+            }
+        });
+        calls.collect()
+    }
+
+    /// Copies what operations have fetched to memory of their own.
+    fn collect(&self, ids: &[OpId], net: &mut Network) {
+        for &id in ids {
+            let (origin, result) = self.buffers.borrow()[id].expect("it was started");
+            if result.0 == 0 {
+                continue;
+            }
+            let plan = &self.program.plans[id];
+            let (before, span) = plan.sides.map_or((0, plan.len), |which| {
+                let places = &self.program.sides[which as usize].result;
+                (places.before, places.span)
+            });
+            let fetched = net.private(self.me, Addr(result.0 - before), span).to_vec();
+            let copy = net.allocate(self.me, span);
+            net.private_mut(self.me, copy, span).copy_from_slice(&fetched);
+            self.buffers.borrow_mut()[id] = Some((origin, Addr(copy.0 + before)));
         }
     }
 
@@ -232,11 +285,11 @@ impl Script for Player {
             let step = match call {
                 Call::Step(step) => Some(step.clone()),
                 Call::Op(id) => {
-                    let op = self.op(*id, at.net);
+                    let op = self.op(*id, None, at.net);
                     Some(Step::Issue { window: program.plans[*id].window, op })
                 }
                 Call::Request(id, slot) => {
-                    let op = self.op(*id, at.net);
+                    let op = self.op(*id, None, at.net);
                     Some(Step::IssueRequest { window: program.plans[*id].window, op, slot: *slot })
                 }
                 Call::TestLoop(window) => match self.round(at.flag, Step::Test { window: *window })
@@ -270,6 +323,21 @@ impl Script for Player {
                         Some(step) => return step,
                         None => None,
                     }
+                }
+                Call::Record(_) => None,
+                Call::Restart { record, ids, slot } => {
+                    let window = program.records[*record].window;
+                    let calls = self.recorded(*record, ids, at.net);
+                    Some(Step::Restart { window, calls, slot: *slot })
+                }
+                Call::RestartRefused(record) => {
+                    let record = &program.records[*record];
+                    let calls = records::bare_calls(record, &program);
+                    Some(Step::RestartRefused { window: record.window, calls })
+                }
+                Call::Collect { ids, .. } => {
+                    self.collect(ids, at.net);
+                    None
                 }
                 Call::CheckAnnounced(window) => {
                     let Arrival { source, tag } = at.arrival.expect("an expectation was met");

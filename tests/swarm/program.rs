@@ -14,6 +14,9 @@ pub use super::shapes::{Datatype, Places, Region, Sides, WORD};
 /// Number of an operation in the program.
 pub type OpId = usize;
 
+/// Number of a persistent epoch in the program.
+pub type RecordId = usize;
+
 /// Data that an operation sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -52,6 +55,32 @@ pub struct Plan {
     pub sides: Option<u32>,
 }
 
+/// A call of a persistent epoch.
+#[derive(Clone, Debug)]
+pub enum RecordedCall {
+    Sync(SyncCall),
+    /// An operation as it is recorded. It has buffers, and a plan without data.
+    Op(OpId),
+}
+
+/// A persistent epoch of a rank. Each start has operations of its own, in the buffers of those that
+/// are recorded.
+#[derive(Clone, Debug)]
+pub struct Record {
+    pub window: u32,
+    pub rank: Rank,
+    pub calls: Vec<RecordedCall>,
+}
+
+impl Record {
+    pub fn ops(&self) -> impl Iterator<Item = OpId> {
+        self.calls.iter().filter_map(|call| match call {
+            RecordedCall::Op(id) => Some(*id),
+            RecordedCall::Sync(_) => None,
+        })
+    }
+}
+
 /// One action of a rank.
 #[derive(Clone, Debug)]
 pub enum Call {
@@ -83,6 +112,33 @@ pub enum Call {
         counter: u32,
         until: u64,
     },
+    /// Records a persistent epoch.
+    Record(RecordId),
+    /// Starts it, with these operations.
+    Restart {
+        record: RecordId,
+        ids: Vec<OpId>,
+        slot: Slot,
+    },
+    /// A start that conflicts with the epochs that are open.
+    RestartRefused(RecordId),
+    /// A start is complete: keeps what these operations have fetched, since the next start
+    /// overwrites it.
+    Collect {
+        record: RecordId,
+        ids: Vec<OpId>,
+    },
+}
+
+impl Call {
+    /// The operations that the call issues.
+    pub fn ops(&self) -> &[OpId] {
+        match self {
+            Call::Op(id) | Call::Request(id, _) => std::slice::from_ref(id),
+            Call::Restart { ids, .. } => ids,
+            _ => &[],
+        }
+    }
 }
 
 /// A counter of a rank, and the number of its notifications.
@@ -127,6 +183,7 @@ pub struct Program {
     /// they name another notification [NA-6].
     pub counted: Vec<bool>,
     pub calls: Vec<Vec<Call>>,
+    pub records: Vec<Record>,
     pub plans: Vec<Plan>,
     pub sides: Vec<Rc<Sides>>,
     pub words: Vec<Vec<u64>>,
@@ -225,6 +282,19 @@ impl fmt::Display for Program {
                         self.plans[*id]
                     )?,
                     Call::Step(step) => writeln!(f, "rank {rank} {at}: {step:?}")?,
+                    Call::Record(record) => {
+                        writeln!(
+                            f,
+                            "rank {rank} {at}: record {record}: {:?}",
+                            self.records[*record]
+                        )?;
+                    }
+                    Call::Restart { record, ids, .. } => {
+                        writeln!(f, "rank {rank} {at}: {call:?}")?;
+                        for (template, id) in self.records[*record].ops().zip(ids) {
+                            writeln!(f, "  op {template} as {id} {:?}", self.plans[*id])?;
+                        }
+                    }
                     call => writeln!(f, "rank {rank} {at}: {call:?}")?,
                 }
             }

@@ -12,6 +12,7 @@ use super::checks::{counts, leaks, memory};
 use super::generator::generate;
 use super::player::Player;
 use super::program::*;
+use super::records;
 use super::settings::{Broken, settings_of};
 use super::watcher::Watcher;
 
@@ -76,10 +77,8 @@ fn failure(text: String) -> Failure {
 fn owners(program: &Program) -> Vec<Rank> {
     let mut owners = vec![0; program.plans.len()];
     for (rank, calls) in (0..).zip(&program.calls) {
-        for call in calls {
-            if let Call::Op(id) | Call::Request(id, _) = call {
-                owners[*id] = rank;
-            }
+        for id in calls.iter().flat_map(Call::ops) {
+            owners[*id] = rank;
         }
     }
     owners
@@ -110,6 +109,7 @@ fn play(
     program: &Rc<Program>,
     watcher: &mut Watcher,
 ) -> Result<(Report, Time), Failure> {
+    program.records.iter().for_each(|record| records::rehearse(record, program));
     let settings = settings_of(case.seed, program);
     let buffers = Rc::new(RefCell::new(vec![None; program.plans.len()]));
     let player = |me| Player::new(me, Rc::clone(program), Rc::clone(&buffers));

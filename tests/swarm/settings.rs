@@ -1,11 +1,11 @@
 //! The machine and the injected faults of a seed, and an upper bound on the program's run time.
 
-use mpix_rma::engine::{LockMode, OpKind};
-use mpix_rma::sim::{Group, Machine, PROFILES, Settings, Step};
+use mpix_rma::engine::{LockMode, OpKind, SyncCall};
+use mpix_rma::sim::{Group, How, Machine, PROFILES, Settings, Step};
 use mpix_rma::transport::sim::{Carry, FaultInjection, NS, Time, Tree, US, Violation};
 
 use super::player::TEST_PAUSE_MAX;
-use super::program::{Call, Program};
+use super::program::{Call, Program, RecordedCall};
 
 /// A violation of the port's contract, once in this many opportunities.
 pub type Broken = Option<(Violation, u32)>;
@@ -102,6 +102,28 @@ fn messages(step: &Step, ranks: u64) -> u64 {
     }
 }
 
+fn recorded_messages(call: &RecordedCall, ranks: u64) -> u64 {
+    let (window, how) = (0, How::Blocking);
+    let step = match call {
+        RecordedCall::Op(_) | RecordedCall::Sync(SyncCall::Complete | SyncCall::Wait) => return 1,
+        RecordedCall::Sync(SyncCall::Post(group) | SyncCall::Start(group)) => {
+            return group.len() as u64;
+        }
+        RecordedCall::Sync(SyncCall::Fence(assert)) => Step::Fence { window, assert: *assert, how },
+        &RecordedCall::Sync(SyncCall::Lock(mode, target, assert)) => {
+            Step::Lock { window, mode, target, assert, blocking: false }
+        }
+        RecordedCall::Sync(SyncCall::LockAll(assert)) => {
+            Step::LockAll { window, assert: *assert, blocking: false }
+        }
+        RecordedCall::Sync(SyncCall::Unlock(target)) => {
+            Step::Unlock { window, target: *target, how }
+        }
+        RecordedCall::Sync(SyncCall::UnlockAll) => Step::UnlockAll { window, how },
+    };
+    messages(&step, ranks)
+}
+
 /// An upper bound on the program's run time.
 ///
 /// Until the program ends, some rank computes, or a message that something depends on is in flight,
@@ -131,6 +153,10 @@ fn bound(program: &Program, settings: &Settings) -> Time {
         Call::Step(step) => messages(step, ranks),
         // At most one round per notification.
         Call::TakeLoop { until, .. } => 1 + until,
+        Call::Restart { record, .. } => {
+            let calls = program.records[*record].calls.iter();
+            calls.map(|call| recorded_messages(call, ranks)).sum()
+        }
         _ => 1,
     };
     let count: u64 = program.calls.iter().flatten().map(of).sum();

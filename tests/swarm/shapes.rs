@@ -345,6 +345,15 @@ impl Generator {
         self.count("sequence of atomics with datatypes");
     }
 
+    /// A put to any places, whose displacement counts from the begin of its memory, and the bytes
+    /// of that.
+    pub fn shaped_plan(&mut self) -> (Plan, usize) {
+        let places = self.any_places(FEW);
+        let (disp, len, span) = (places.before, places.words.len() * WORD, places.span);
+        let sides = Some(self.sides(places));
+        (Plan { disp, len, sides, ..NO_OP }, span)
+    }
+
     pub fn block_ends(&mut self, window: u32, rank: Rank, disp: usize, words: &[u64]) {
         let bytes = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         self.program.regions.push(Region { window, rank, disp, bytes });

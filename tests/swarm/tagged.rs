@@ -118,6 +118,18 @@ impl Generator {
         self.tags(open.window, target).called.push((open.me, tag));
     }
 
+    /// A tag that all ranks use.
+    pub fn shared_tag(&mut self) -> u32 {
+        self.rng.u32(0..SHARED)
+    }
+
+    /// A rank sends this notification, if it is a tagged one.
+    pub fn told(&mut self, window: u32, target: Rank, me: Rank, told: Option<Notification>) {
+        if let Some(NotificationKind::Tag(tag)) = told.map(Notification::kind) {
+            self.tags(window, target).called.push((me, tag));
+        }
+    }
+
     /// An operation and its notification, or notifications alone.
     pub fn telling(&mut self, open: &mut Open, target: Rank) {
         if !self.features.tags {

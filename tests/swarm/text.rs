@@ -11,6 +11,10 @@
 //! | `side TYPE COUNT EXTENT BEFORE SPAN DISP ...` | one side of an operation, with the displacement of each word |
 //! | `op KIND WINDOW TARGET DISP LEN REDUCTION SOURCE VALUE COMPARE NOTIFY NUMBER SINGLE ORIGIN RESULT TARGET` | an operation; the last three are sides or -1 |
 //! | `call RANK NAME ARGUMENT ...` | the next call of a rank; a request slot of -1 means the blocking form |
+//! | `call RANK record WINDOW NUMBER` | begins a persistent epoch, which `record_end` ends; the calls between them are recorded |
+//! | `call RANK restart NUMBER SLOT OP ...` | starts it, with the data of these operations |
+//! | `call RANK restart_refused NUMBER` | a start that must be refused |
+//! | `call RANK collect NUMBER OP ...` | the start of these operations is complete |
 //! | `call RANK wrong WINDOW NAME CLASS BLOCKING TARGET` | a call with an error of this class |
 //! | `fetch OP WORD ...` | the words that an operation must fetch |
 //! | `end WINDOW RANK DISP LEN VALUE`, `region WINDOW RANK DISP HEX` | expected memory at the end |
@@ -288,6 +292,10 @@ impl Writer<'_> {
         self.epochs = self.dynamic.iter().map(|_| Epochs::default()).collect();
         let program = self.program;
         for call in &program.calls[rank as usize] {
+            if let Call::Record(record) = call {
+                self.record(rank, *record);
+                continue;
+            }
             if self.wrong > 0 && self.rng.u32(0..self.wrong) == 0 {
                 self.wrong_call(rank);
             }
@@ -318,6 +326,13 @@ impl Writer<'_> {
                 Call::TakeLoop { window, counter, until } => {
                     format!("take {window} {counter} {until}")
                 }
+                Call::Restart { record, ids, slot } => {
+                    self.restarted(*record, *slot);
+                    format!("restart {record} {slot} {}", list(ids))
+                }
+                Call::RestartRefused(record) => format!("restart_refused {record}"),
+                Call::Collect { record, ids } => format!("collect {record} {}", list(ids)),
+                Call::Record(_) => unreachable!("written above"),
             };
             line!(self, "call {rank} {text}");
         }
@@ -331,6 +346,56 @@ impl Writer<'_> {
             }
         }
         line!(self, "call {rank} barrier");
+    }
+
+    /// Writes the calls of a record. Opening calls have any form, closing calls the blocking one.
+    fn record(&mut self, rank: Rank, number: RecordId) {
+        let program = self.program;
+        let Record { window, calls, .. } = &program.records[number];
+        line!(self, "call {rank} record {window} {number}");
+        for call in calls {
+            let text = match call {
+                RecordedCall::Op(id) => format!("op {id}"),
+                RecordedCall::Sync(call) => self.recorded(*window, call),
+            };
+            line!(self, "call {rank} {text}");
+        }
+        line!(self, "call {rank} record_end {window} {number}");
+    }
+
+    fn recorded(&mut self, window: u32, call: &SyncCall) -> String {
+        let form = self.rng.u8(0..4);
+        match call {
+            SyncCall::Post(ranks) => format!("post {window} {form} {}", list(ranks)),
+            SyncCall::Start(ranks) => format!("start {window} {form} {}", list(ranks)),
+            SyncCall::Wait => format!("wait {window} -1"),
+            SyncCall::Complete => format!("complete {window} -1"),
+            SyncCall::Fence(Assert { noprecede, nosucceed, .. }) => {
+                format!("fence {window} {} {} -1", u8::from(*noprecede), u8::from(*nosucceed))
+            }
+            SyncCall::Lock(mode, target, assert) => {
+                let exclusive = u8::from(*mode == LockMode::Exclusive);
+                format!("lock {window} {form} {target} {exclusive} {}", u8::from(assert.nocheck))
+            }
+            SyncCall::Unlock(target) => format!("unlock {window} {target} -1"),
+            SyncCall::LockAll(assert) => {
+                format!("lock_all {window} {form} {}", u8::from(assert.nocheck))
+            }
+            SyncCall::UnlockAll => format!("unlock_all {window} -1"),
+        }
+    }
+
+    /// A start of a record, whose request must not be freed.
+    fn restarted(&mut self, record: RecordId, slot: Slot) {
+        self.kept.insert(slot);
+        let Record { window, calls, .. } = &self.program.records[record];
+        let has_fence =
+            calls.iter().any(|call| matches!(call, RecordedCall::Sync(SyncCall::Fence(_))));
+        if has_fence {
+            let (window, how) = (*window, How::Slot(slot));
+            let fence = Step::Fence { window, assert: Assert::default(), how };
+            self.epochs[window as usize].called(&fence);
+        }
     }
 
     /// A wait for all requests, in one of six ways, alone or with requests of the host.
@@ -401,6 +466,10 @@ impl Writer<'_> {
                 let target = target.map_or(-1, i64::from);
                 format!("flush {window} {target} {} {}", u8::from(*local), slot_of(*how))
             }
+            Step::FlushWins { windows, target, how } => {
+                let target = target.map_or(-1, i64::from);
+                format!("flush_wins {target} {} {}", slot_of(*how), list(windows))
+            }
             Step::Order { window, target } => {
                 format!("order {window} {}", target.map_or(-1, i64::from))
             }
@@ -453,10 +522,8 @@ impl Writer<'_> {
             line!(self, "count {window} {rank} {counter} {raised}");
         }
         for (source, calls) in program.calls.iter().enumerate() {
-            for call in calls {
-                if let Call::Op(id) | Call::Request(id, _) = call
-                    && let Plan { notification: Some(told), window, target, .. } =
-                        program.plans[*id]
+            for id in calls.iter().flat_map(Call::ops) {
+                if let Plan { notification: Some(told), window, target, .. } = program.plans[*id]
                     && let NotificationKind::Tag(tag) = told.kind()
                 {
                     line!(self, "sent {window} {target} {source} {tag}");

@@ -7,7 +7,7 @@ use super::generator::{Exposure, Generator, Item, Pattern, Regime};
 use super::operations::Open;
 use super::program::Call;
 
-const NOTHING: Assert = Assert { nocheck: false, noprecede: false, nosucceed: false };
+pub const NOTHING: Assert = Assert { nocheck: false, noprecede: false, nosucceed: false };
 
 /// How a rank takes several locks without a deadlock: it must not wait for a lock while it holds a
 /// later one that another rank may wait for.
@@ -27,7 +27,7 @@ impl Generator {
         loop {
             let features = &self.features;
             let learns = self.patterns[window as usize] != Pattern::Never;
-            match self.rng.u8(0..8) {
+            match self.rng.u8(0..9) {
                 0 if features.fences => return self.fences(window),
                 1 | 3 if features.fences && learns => return self.fences(window),
                 1..=2 if features.accesses => return self.accesses(window),
@@ -37,6 +37,7 @@ impl Generator {
                     return vec![Box::new(move |g| g.increments(window))];
                 }
                 7 => return vec![Box::new(move |g| g.twins(window))],
+                8 if features.records => return self.repeated(window),
                 _ => {}
             }
         }
@@ -92,8 +93,8 @@ impl Generator {
         items
     }
 
-    fn fence_operations(&mut self, window: u32, me: Rank) -> Open {
-        let mut open = Open::new(me, window, false, false);
+    pub fn fence_operations(&mut self, window: u32, me: Rank) -> Open {
+        let mut open = Open::in_fence(me, window);
         let learned = match &self.patterns[window as usize] {
             Pattern::Learned(targets) => Some(targets[me as usize].clone()),
             _ => None,
@@ -117,7 +118,7 @@ impl Generator {
     }
 
     /// All ranks call a fence with this assertion, which ends the epoch with these operations.
-    fn learn(&mut self, window: u32, assert: Assert, opens: &[Open]) {
+    pub fn learn(&mut self, window: u32, assert: Assert, opens: &[Open]) {
         match &self.patterns[window as usize] {
             Pattern::Never => (),
             Pattern::Learned(_) => self.count("fence of neighbours"),
@@ -319,7 +320,7 @@ impl Generator {
     }
 
     /// `NOCHECK` sometimes, where no conflicting lock is held or requested.
-    fn unchecked_lock(&mut self) -> Assert {
+    pub fn unchecked_lock(&mut self) -> Assert {
         let nocheck = self.features.asserts && self.one_in(4);
         if nocheck {
             self.count("NOCHECK");

@@ -17,6 +17,14 @@ impl<S: Script> World<S> {
                 }
                 Step::Issue { window, op }
             }
+            Some(Unfinished::Requests(mut left)) => {
+                left.retain(|(window, id)| self.window(*window, rank).is_pending(*id));
+                if let Some((window, id)) = left.pop() {
+                    self.process(rank).unfinished = Some(Unfinished::Requests(left));
+                    return Ok(Flow::Wait(Wait::Request(window, id)));
+                }
+                return Ok(Flow::Next);
+            }
             None => {
                 let (now, process) = (self.net.clock(), &mut self.processes[rank as usize]);
                 let mut moment = Moment {
@@ -116,6 +124,16 @@ impl<S: Script> World<S> {
                         engine.flush(port, target)
                     }
                 })
+            }
+            Step::FlushWins { windows, target, how } => {
+                self.flush_wins(rank, &windows, target, how, watch)
+            }
+            Step::Restart { window, calls, slot } => self.restart(rank, window, calls, slot, watch),
+            Step::RestartRefused { window, calls } => {
+                match self.may_restart(rank, window, &calls) {
+                    Err(_) => Ok(Flow::Next),
+                    Ok(()) => Err(SyncError::AccessOpen),
+                }
             }
             Step::Order { window, target } => {
                 self.call_engine(rank, window, |engine, port| engine.order(port, target))?;

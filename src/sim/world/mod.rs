@@ -2,11 +2,12 @@
 
 mod calls;
 mod drive;
+mod several;
 mod tagged;
 
 use super::process::{Process, RankState, SlotState, Unfinished, Wait};
 use super::profile::Machine;
-use super::script::{Group, How, Moment, Script, Slot, Step};
+use super::script::{Group, How, Moment, Recorded, Script, Slot, Step};
 use super::{Memory, two_sided};
 use crate::engine::{
     Arrival, LockHeld, Notified, Outcome, Rank, ReorderFlags, RequestId, SyncError, Wanted, Window,

@@ -81,9 +81,8 @@ pub fn predict(program: &Program, window: u32, rank: Rank) -> Prediction {
     let mut side = Side::default();
     let mut sources = HashSet::new();
     for (source, calls) in (0..).zip(&program.calls) {
-        for call in calls {
-            if let Call::Op(id) | Call::Request(id, _) = call
-                && let plan = program.plans[*id]
+        for id in calls.iter().flat_map(Call::ops) {
+            if let plan = program.plans[*id]
                 && (plan.window, plan.target) == (window, rank)
                 && let Some(tag) = tag_of(plan.notification)
             {
@@ -211,9 +210,8 @@ impl Tags {
     pub fn check<S: Script>(&mut self, program: &Program, world: &mut World<S>) {
         let mut called: HashMap<(u32, Rank), BTreeMap<(Rank, u32), u64>> = HashMap::new();
         for (source, calls) in (0..).zip(&program.calls) {
-            for call in calls {
-                if let Call::Op(id) | Call::Request(id, _) = call
-                    && let Plan { notification, window, target, .. } = program.plans[*id]
+            for id in calls.iter().flat_map(Call::ops) {
+                if let Plan { notification, window, target, .. } = program.plans[*id]
                     && let Some(tag) = tag_of(notification)
                 {
                     *called
