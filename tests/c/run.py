@@ -233,7 +233,7 @@ def compile_fortran(entry, host, source):
     line = shlex.split(host.mpif90) + ["-O1", "-g", "-Wall", "-Werror=conversion", f"-J{modules}",
                                        f"-I{FORTRAN}"]
     if entry.mode == "link":
-        line += [f"{host.prefix}/include/mpix_rma_f08.f90"]
+        line += [f"-I{host.prefix}/include", f"{host.prefix}/include/mpix_rma_f08.f90"]
     return line + [source, "-o", entry.binary(host)] + (host.linked if entry.mode == "link" else [])
 
 
