@@ -23,7 +23,7 @@ impl Window {
         if self.exposure_open.is_some() {
             return Err(SyncError::ExposureOpen);
         }
-        if matches!(self.fence_view, FenceView::Real(_)) {
+        if self.fence_view.has_operations() {
             return Err(SyncError::FenceOpen);
         }
         // A tentative fence epoch loses its exposure part only. A later operation still makes its
@@ -170,10 +170,10 @@ impl Window {
         if self.access_open.is_some() {
             return Err(SyncError::AccessOpen);
         }
-        match self.fence_view {
-            FenceView::Real(_) => Err(SyncError::FenceOpen),
-            FenceView::Tentative | FenceView::Dissolved => Ok(()),
+        if self.fence_view.has_operations() {
+            return Err(SyncError::FenceOpen);
         }
+        Ok(())
     }
 
     fn no_access_open(&self) -> Result<(), SyncError> {

@@ -87,6 +87,7 @@ impl Window {
             self.lock_all_open.or(self.access_open).or_else(|| self.peers.find(target)?.lock_open);
         let epoch = match (open, self.fence_view) {
             (Some(epoch), _) | (None, FenceView::Real(epoch)) => epoch,
+            (None, FenceView::Folded) => return self.finds_folded_route(target),
             _ => return false,
         };
         self.route_by(epoch, target).is_some_and(|route| route.direct)
@@ -95,8 +96,11 @@ impl Window {
     /// Unfolds the folded epoch, if any, and returns `route` as it is in the regular epoch.
     #[inline]
     fn unfolded_route(&mut self, route: Route) -> Route {
-        if self.folded.is_none() {
+        if route.epoch != Key::NONE {
             return route;
+        }
+        if self.fence_view == FenceView::Folded {
+            return self.unfold_fence(route);
         }
         self.unfold();
         let epoch = self
@@ -141,6 +145,9 @@ impl Window {
         wants_request: bool,
     ) -> Result<Outcome, SyncError> {
         self.unfold();
+        if self.may_fold_fence(port, op.target) {
+            return Ok(self.issue_folded(port, op, wants_request));
+        }
         let epoch = self.epoch_covering(port, op.target)?;
         let route = self.route_by(epoch, op.target).ok_or(SyncError::NoAccessEpoch)?;
         let answer = match route.direct || self.begin_ordered(port, route) {
@@ -149,6 +156,18 @@ impl Window {
         };
         let request = self.account_for(route, op, answer, wants_request);
         Ok(request.map_or(Outcome::Complete, Outcome::Pending))
+    }
+
+    /// Issues an operation of a fence epoch that is folded from here on.
+    fn issue_folded(&mut self, port: &mut impl Port, op: &Op, wants_request: bool) -> Outcome {
+        let route = self.fold_fence(op.target);
+        let answer = port.post(op, self.records.next_ticket());
+        if answer == Posted::Complete {
+            return Outcome::Complete;
+        }
+        let route = self.unfold_fence(route);
+        let request = self.account_for(route, op, answer, wants_request);
+        request.map_or(Outcome::Complete, Outcome::Pending)
     }
 
     /// The open epoch that covers `target`. Makes a tentative fence epoch real [EP-11].

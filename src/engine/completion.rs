@@ -54,6 +54,33 @@ impl Window {
     /// # Errors
     /// If an access, exposure, lock or lock_all epoch is open.
     pub fn fence(&mut self, port: &mut impl Port, assert: Assert) -> Result<Outcome, SyncError> {
+        self.fence_patiently(port, assert, || false)
+    }
+
+    /// As [`fence`](Self::fence), for a call that waits: polls the words of peers as long as
+    /// `waits` returns true, since a fence that completes meanwhile needs no request.
+    ///
+    /// # Errors
+    /// As of `fence`.
+    #[inline]
+    pub fn fence_patiently(
+        &mut self,
+        port: &mut impl Port,
+        assert: Assert,
+        waits: impl FnMut() -> bool,
+    ) -> Result<Outcome, SyncError> {
+        let kind = self.closing_kind(assert);
+        if kind != FenceKind::Learns && self.has_room_for_fence() {
+            return Ok(self.close_folded_fence(port, kind, assert, waits));
+        }
+        self.fence_regularly(port, assert)
+    }
+
+    fn fence_regularly(
+        &mut self,
+        port: &mut impl Port,
+        assert: Assert,
+    ) -> Result<Outcome, SyncError> {
         self.unfold();
         if self.exposure_open.is_some() {
             return Err(SyncError::ExposureOpen);
@@ -66,23 +93,20 @@ impl Window {
         let opened = match self.fence_view {
             FenceView::Real(epoch) => {
                 self.epochs[epoch].kind = EpochKind::Fence(kind);
-                Some(epoch)
+                epoch
             }
-            // The barrier of one process is complete, and there are no operations to complete.
-            _ if self.size == 1 && self.epochs.len() == 0 => None,
-            // No operation has made the epoch real: open one for its barrier alone.
-            FenceView::Tentative | FenceView::Dissolved => {
+            // No operation is incomplete: open an epoch for its barrier alone.
+            FenceView::Tentative | FenceView::Folded | FenceView::Dissolved => {
                 let epoch = self.open(EpochKind::Fence(kind));
                 self.ready(port, epoch);
-                Some(epoch)
+                epoch
             }
         };
-        self.fence_view =
-            if assert.nosucceed { FenceView::Dissolved } else { FenceView::Tentative };
+        self.fence_view = FenceView::after_fence(assert);
         if self.pattern.is_some() {
-            self.fence_called(opened, kind, assert);
+            self.fence_called(Some(opened), kind, assert);
         }
-        Ok(opened.map_or(Outcome::Complete, |epoch| self.close(port, epoch)))
+        Ok(self.close(port, opened))
     }
 
     /// `MPI_Win_unlock`: closes the lock epoch. The request completes when the operations are
@@ -435,6 +459,15 @@ impl Window {
             if self.pattern.is_some() {
                 self.barrier_passed();
             }
+            self.end_fence(epoch);
+        }
+    }
+
+    /// Ends a fence epoch that is complete; `Key::NONE` is the folded one.
+    pub(super) fn end_fence(&mut self, epoch: Key) {
+        if epoch == Key::NONE {
+            self.state_changes += 1;
+        } else {
             self.end_epoch(epoch);
         }
     }

@@ -46,6 +46,7 @@ impl Window {
             && self.epochs.len() == 0
             && self.lock_ops.is_empty()
             && self.pattern.is_none()
+            && self.fence_view != FenceView::Folded
     }
 
     /// Opens a lock epoch, folded if its lock is free at once. False if nothing was done.

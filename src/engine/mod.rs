@@ -13,6 +13,7 @@ mod exclusion;
 mod fence;
 mod flush;
 mod folded;
+mod folded_fence;
 pub mod lock;
 mod lock_ops;
 mod locking;

@@ -68,7 +68,7 @@ impl Window {
             (Some(epoch), Some(_), _) => Ok(SmallVec::from_slice(&[epoch])),
             (Some(_), None, _) => Ok(SmallVec::from_slice(&self.locks_open)),
             (None, _, FenceView::Real(epoch)) => Ok(SmallVec::from_slice(&[epoch])),
-            (None, _, FenceView::Tentative) => Ok(SmallVec::new()),
+            (None, _, FenceView::Tentative | FenceView::Folded) => Ok(SmallVec::new()),
             (None, _, FenceView::Dissolved) => Err(SyncError::NoAccessEpoch),
         }
     }

@@ -13,11 +13,11 @@
 
 use hashbrown::HashMap;
 
-use super::epoch::{EpochKind, EpochState, Leg};
+use super::epoch::{Epoch, EpochKind, EpochState, Leg};
 use super::fence::{Barrier, FenceKind};
 use super::port::{Assert, Port, Rank, SyncError, Word};
 use super::slab::Key;
-use super::window::{FenceView, Window};
+use super::window::Window;
 
 /// By so much each fence of a window with a pattern raises the words.
 const STEP: u64 = 8;
@@ -56,7 +56,8 @@ enum Stage {
     Marks { epoch: Key, unacknowledged: u32 },
     /// In the barrier that ends the learned epoch.
     Barrier,
-    /// Waits for its own operations, and for the origins that are not done.
+    /// Waits for its own operations, and for the origins that are not done. `Key::NONE` is the
+    /// folded fence epoch.
     Neighbours { epoch: Key, undone: u32 },
 }
 
@@ -197,7 +198,7 @@ impl Window {
 
     /// True if [`set_fence_pattern`](Self::set_fence_pattern) is allowed now.
     pub fn may_set_fence_pattern(&mut self) -> bool {
-        !matches!(self.fence_view, FenceView::Real(_)) && !self.awaits_fences()
+        !self.fence_view.has_operations() && !self.awaits_fences()
     }
 
     /// True if a fence that was called is incomplete.
@@ -291,11 +292,16 @@ impl Window {
         self.fences - STEP + HOP
     }
 
-    /// Grants the legs of a fence epoch whose targets have granted it. The others wait.
-    pub(super) fn activate_by_neighbours(&mut self, port: &mut impl Port, epoch: Key) {
+    /// Neighbours grant this epoch from here on.
+    pub(super) fn note_active_fence(&mut self, epoch: Key) {
         if let Some(pattern) = &mut self.pattern {
             pattern.active = Some(epoch);
         }
+    }
+
+    /// Grants the legs of a fence epoch whose targets have granted it. The others wait.
+    pub(super) fn activate_by_neighbours(&mut self, port: &mut impl Port, epoch: Key) {
+        self.note_active_fence(epoch);
         for leg in 0..self.epochs[epoch].legs.len() {
             let target = self.leg(epoch, leg).target;
             if self.granted_by(port, target) {
@@ -305,12 +311,51 @@ impl Window {
         }
     }
 
+    /// True if `target` has granted the fence epoch after the last complete fence.
+    pub(super) fn is_granted_by(&mut self, port: &mut impl Port, target: Rank) -> bool {
+        let me = self.me;
+        self.pattern.as_mut().is_none_or(|p| target == me || p.sees_grant(port, target))
+    }
+
+    /// As [`is_granted_by`](Self::is_granted_by), as far as this process has seen already.
+    pub(super) fn was_granted_by(&self, target: Rank) -> bool {
+        self.pattern.as_ref().is_none_or(|p| target == self.me || p.has_seen_grant(target))
+    }
+
+    /// True if a fence that has been called can complete without an epoch: none is in progress.
+    pub(super) fn pattern_rests(&self) -> bool {
+        self.pattern.as_ref().is_none_or(|p| p.stage == Stage::Idle && p.has_sent_all())
+    }
+
+    /// True if the fence of the folded epoch is in progress.
+    pub(super) fn awaits_neighbours_of_fence(&self) -> bool {
+        self.pattern.as_ref().is_some_and(|p| p.stage != Stage::Idle)
+    }
+
+    /// Gives the fence in progress, whose epoch was folded, an epoch.
+    pub(super) fn name_pattern_fence(&mut self, named: Key) {
+        if let Some(pattern) = &mut self.pattern
+            && let Stage::Neighbours { epoch, .. } = &mut pattern.stage
+        {
+            *epoch = named;
+        }
+    }
+
+    /// Reads the words that the fence in progress waits for, and continues it.
+    pub(super) fn poll_neighbours(&mut self, port: &mut impl Port) {
+        let before = self.state_changes;
+        self.read_neighbours(port);
+        if self.state_changes != before {
+            self.advance_fence(port);
+        }
+    }
+
     /// True if `target` has granted the active fence epoch. Otherwise sweeps look for its grant.
     fn granted_by(&mut self, port: &mut impl Port, target: Rank) -> bool {
-        let me = self.me;
-        let Some(pattern) = &mut self.pattern else { return true };
-        let granted = target == me || pattern.sees_grant(port, target);
-        pattern.ungranted += u32::from(!granted);
+        let granted = self.is_granted_by(port, target);
+        if let Some(pattern) = &mut self.pattern {
+            pattern.ungranted += u32::from(!granted);
+        }
         granted
     }
 
@@ -343,11 +388,20 @@ impl Window {
             let done_at = self.fences - STEP + DONE;
             let undone = pattern.neighbours.iter().filter(|n| n.origin && n.seen < done_at).count();
             pattern.stage = Stage::Neighbours { epoch, undone: undone as u32 };
-            for at in 0..pattern.neighbours.len() as u32 {
-                self.read_neighbour(port, at);
+            if let [_] = pattern.neighbours[..] {
+                // Its word does not change what it is told, and reading the word may take as long
+                // as a cache line needs to get here.
+                self.advance_fence(port);
             }
+            self.read_neighbours(port);
         }
         self.advance_fence(port);
+    }
+
+    fn read_neighbours(&mut self, port: &mut impl Port) {
+        for at in 0..self.pattern.as_ref().map_or(0, |pattern| pattern.neighbours.len() as u32) {
+            self.read_neighbour(port, at);
+        }
     }
 
     /// Sends what the fence in progress allows, and ends it when nothing is left.
@@ -358,17 +412,17 @@ impl Window {
     fn advance_fence(&mut self, port: &mut impl Port) {
         let Some(pattern) = &mut self.pattern else { return };
         let Stage::Neighbours { epoch, undone } = pattern.stage else { return };
-        let entry = &self.epochs[epoch];
-        let (base, complete) = (self.fences - STEP, entry.outstanding == 0);
+        let entry = self.epochs.get(epoch);
+        let (base, complete) = (self.fences - STEP, entry.is_none_or(|e| e.outstanding == 0));
         for at in 0..pattern.neighbours.len() {
             let n = &pattern.neighbours[at];
             let others = undone - u32::from(n.origin && undone > 0 && n.seen < base + DONE);
-            let is_idle = || {
-                complete || entry.legs.find(n.rank).is_none_or(|leg| entry.legs[leg].remote == 0)
+            let has_left = |entry: &Epoch| {
+                entry.legs.find(n.rank).is_none_or(|leg| entry.legs[leg].remote == 0)
             };
             let value = match () {
                 () if n.origin && complete && others == 0 => base + GRANT,
-                () if n.target && is_idle() => base + DONE,
+                () if n.target && (complete || entry.is_none_or(has_left)) => base + DONE,
                 () => continue,
             };
             pattern.raise(port, at as u32, value, 0);
@@ -377,7 +431,7 @@ impl Window {
             pattern.stage = Stage::Idle;
             pattern.active = None;
             pattern.grant_at = base + GRANT;
-            self.end_epoch(epoch);
+            self.end_fence(epoch);
         }
     }
 
@@ -466,9 +520,7 @@ impl Window {
         if matches!(pattern.stage, Stage::Marks { .. } | Stage::Barrier) {
             self.advance_marks(port);
         } else if !P::NAMES_CHANGES && pattern.learned {
-            for at in 0..pattern.neighbours.len() as u32 {
-                self.read_neighbour(port, at);
-            }
+            self.read_neighbours(port);
         }
         self.advance_fence(port);
     }
@@ -533,14 +585,22 @@ fn hop_sent_to(stage: Stage, barrier: Option<&Barrier>, to: Rank, me: Rank, size
 
 // What is sent.
 impl Pattern {
-    /// True if the word of a target grants the epoch after the last complete fence.
+    /// True if `target` is one that was learned, and its word grants the epoch after the last
+    /// complete fence.
     fn sees_grant(&mut self, port: &mut impl Port, target: Rank) -> bool {
         let Some(at) = self.find(target) else { return false };
         let neighbour = &mut self.neighbours[at as usize];
         if neighbour.seen < self.grant_at {
             neighbour.look(port);
         }
-        neighbour.seen >= self.grant_at
+        neighbour.target && neighbour.seen >= self.grant_at
+    }
+
+    /// As [`sees_grant`](Self::sees_grant), as far as its word was read.
+    fn has_seen_grant(&self, target: Rank) -> bool {
+        let Some(at) = self.find(target) else { return false };
+        let neighbour = &self.neighbours[at as usize];
+        neighbour.target && neighbour.seen >= self.grant_at
     }
 
     /// Adds a bit to the word of a neighbour, in the fence whose words begin at `base`.

@@ -9,7 +9,7 @@ use super::port::{
     Answer, Assert, Atomic, LockMemory, LockMode, LockTicket, LockWord, NoResource, Op, Outcome,
     Port, Posted, Rank, ReorderFlags, Stage, SyncError, Ticket, Word,
 };
-use super::window::{FenceView, Window};
+use super::window::Window;
 
 /// A call that opens or closes an epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Window {
     /// epoch without operations conflicts with none.
     #[inline]
     pub fn has_nothing_open(&self) -> bool {
-        !self.has_open_epoch() && !matches!(self.fence_view, FenceView::Real(_))
+        !self.has_open_epoch() && !self.fence_view.has_operations()
     }
 
     /// Checks that the epochs that a [`Rehearsal`] has accepted may be opened beside those that the
@@ -80,7 +80,7 @@ impl Window {
         }
         self.unfold();
         // The first fence of the record closes it.
-        let mut fence_open = matches!(self.fence_view, FenceView::Real(_));
+        let mut fence_open = self.fence_view.has_operations();
         for call in calls {
             self.may_open_beside(call, fence_open)?;
             fence_open &= !matches!(call, SyncCall::Fence(_));

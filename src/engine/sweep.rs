@@ -159,6 +159,9 @@ impl Window {
             self.account_for_finished(port);
         }
         self.advance_barrier(port);
+        if self.pattern.as_ref().is_some_and(|pattern| pattern.awaits()) {
+            self.advance_pattern(port);
+        }
         self.run(port);
     }
 

@@ -26,8 +26,18 @@ pub(super) enum FenceView {
     Dissolved,
     /// A fence was called; its epoch becomes real at its first operation.
     Tentative,
+    /// The epoch has had operations. They are complete, so it has no record.
+    Folded,
     /// The epoch has operations.
     Real(Key),
+}
+
+impl FenceView {
+    /// True if the epoch has had operations, so that a fence must close it.
+    #[inline]
+    pub(super) fn has_operations(self) -> bool {
+        matches!(self, FenceView::Folded | FenceView::Real(_))
+    }
 }
 
 /// Route of the next operation to `target`, cached until the state changes.
@@ -297,7 +307,8 @@ impl Window {
 
     /// Number of epochs that are open, deferred or active, for tests and measurements.
     pub fn epochs_pending(&self) -> usize {
-        self.epochs.len() + usize::from(self.folded.is_some())
+        let folded = self.folded.is_some() || self.fence_view == FenceView::Folded;
+        self.epochs.len() + usize::from(folded)
     }
 
     /// Number of processes that this one has had contact with, for tests and measurements.

@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 
 use super::fast_path::{self, MappedTarget};
 use super::process::Host;
+use super::transport::with_port;
 use super::window::{HostHandle, Window};
 use crate::engine::Rank;
 use crate::engine::slab::{Key, Slab};
@@ -234,6 +235,26 @@ impl Registry {
         let found = self.windows.direct(handle.0, target)?;
         self.calls += 1;
         Some(found)
+    }
+
+    /// As [`direct`](Self::direct), for the first operation of a fence epoch.
+    pub(crate) fn opens_fence_epoch(
+        &mut self,
+        handle: HostHandle,
+        target: Rank,
+    ) -> Option<(&mut Window, MappedTarget)> {
+        if self.calls % CALLS_PER_SWEEP == CALLS_PER_SWEEP - 1 {
+            return None;
+        }
+        let memory = self.windows.memory_of(handle.0, target)?;
+        let window = self.windows.last.as_deref_mut()?;
+        let opens =
+            with_port!(&mut window.port, port => window.engine.may_fold_fence(port, target));
+        if !opens {
+            return None;
+        }
+        self.calls += 1;
+        Some((window, memory))
     }
 
     /// As [`direct`](Self::direct), in a window whose operations all raise a counter at their
@@ -564,18 +585,25 @@ impl WindowSlab {
     /// See [`Registry::direct`].
     #[inline(always)]
     fn direct(&mut self, handle: u64, target: Rank) -> Option<(&mut Window, MappedTarget)> {
-        if handle != self.last_handle {
-            return None;
-        }
+        let memory = self.memory_of(handle, target)?;
         let window = self.last.as_deref_mut()?;
-        if target != self.last_target {
-            self.last_memory = window.known_target(target)?;
-            self.last_target = target;
-        }
         let goes_directly = window.engine.has_direct_route(target)
             // The first operation of an epoch to this target.
             || window.engine.finds_direct_route(target);
-        goes_directly.then_some((window, self.last_memory))
+        goes_directly.then_some((window, memory))
+    }
+
+    /// The memory of a target of the window that was called last, if this is its handle.
+    #[inline(always)]
+    fn memory_of(&mut self, handle: u64, target: Rank) -> Option<MappedTarget> {
+        if handle != self.last_handle {
+            return None;
+        }
+        if target != self.last_target {
+            self.last_memory = self.last.as_deref_mut()?.known_target(target)?;
+            self.last_target = target;
+        }
+        Some(self.last_memory)
     }
 
     /// Makes this window the one that was called last.

@@ -32,6 +32,7 @@ mod errors;
 mod fence;
 mod flush;
 mod folded;
+mod folded_fence;
 mod lifecycle;
 mod locks;
 mod matching;

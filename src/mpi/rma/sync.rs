@@ -132,6 +132,26 @@ fn fence(window: &mut Window, assert: c_int) -> Checked<Outcome> {
     Ok(with_port!(&mut window.port, port => window.engine.fence(port, assert))?)
 }
 
+/// The blocking `MPI_Win_fence`. Polls for a moment, since a fence that is complete by then needs
+/// no request.
+#[inline(always)]
+fn fence_and_poll(window: &mut Window, assert: c_int) -> Checked<Outcome> {
+    if !polling_pays(window) {
+        return fence(window, assert);
+    }
+    window.close_fast_path();
+    let assert = of_fence(assert)?;
+    let mut polls = POLLS_BEFORE_REQUEST;
+    let waits = || {
+        std::hint::spin_loop();
+        polls -= 1;
+        polls > 0
+    };
+    Ok(with_port!(&mut window.port, port => {
+        window.engine.fence_patiently(port, assert, waits)
+    })?)
+}
+
 /// Warns once per window of a lock despite `no_locks=true`. The lock works, as in both hosts.
 #[inline(always)]
 fn note_lock(window: &mut Window, call: &str) {
@@ -473,7 +493,7 @@ window_calls! { win;
     MPI_Win_test(win: MPI_Win; flag: c_int) => PMPI_Win_test, |guard| test(guard, flag);
     /// Closes a fence epoch and opens the next.
     MPI_Win_fence(assert: c_int, win: MPI_Win) => PMPI_Win_fence,
-        |guard| block(guard, None, |window| fence(window, assert)),
+        |guard| block(guard, None, |window| fence_and_poll(window, assert)),
         recorded |guard, id| sync(guard, id, |_| recorded::fence(assert));
     /// Locks a target.
     MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: MPI_Win) => PMPI_Win_lock,

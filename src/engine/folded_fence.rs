@@ -1,0 +1,158 @@
+//! Folded fence epochs: fence epochs that need no record.
+//!
+//! In most fence epochs each target has granted access when the first operation is called, and each
+//! operation is complete as soon as it is posted. The only trace of such an epoch is that it has
+//! had operations ([`FenceView::Folded`]). Its fence completes without a record too, if the peers
+//! reach it while the call polls. Otherwise the epoch becomes a regular one, in the state that it
+//! would have had. While it is folded, the window has no other epoch.
+
+use super::activation::ReorderClass;
+use super::epoch::{Epoch, EpochKind, EpochState, Leg};
+use super::fence::{Barrier, FenceKind};
+use super::port::{Assert, Outcome, Port, Rank};
+use super::slab::Key;
+use super::window::{FenceView, NO_LEG, Route, Window};
+
+impl FenceView {
+    /// The epoch that a fence with this assertion opens.
+    pub(super) fn after_fence(assert: Assert) -> Self {
+        if assert.nosucceed { FenceView::Dissolved } else { FenceView::Tentative }
+    }
+}
+
+impl Window {
+    /// True if no epoch has a record, and no fence is in progress.
+    #[inline]
+    pub(super) fn has_room_for_fence(&self) -> bool {
+        self.epochs.len() == 0
+            && self.folded.is_none()
+            && self.lock_ops.is_empty()
+            && self.pattern_rests()
+    }
+
+    /// True if an operation to `target` belongs to a fence epoch that may be folded, and may be
+    /// posted at once.
+    #[inline]
+    pub fn may_fold_fence(&mut self, port: &mut impl Port, target: Rank) -> bool {
+        match self.fence_view {
+            FenceView::Folded => {}
+            FenceView::Tentative if self.has_room_for_fence() => {}
+            _ => return false,
+        }
+        match self.fence_kind() {
+            FenceKind::Barrier => true,
+            FenceKind::Neighbours => self.is_granted_by(port, target),
+            // The pattern is learned from the legs of a regular epoch.
+            FenceKind::Learns => false,
+        }
+    }
+
+    /// Folds the fence epoch at an operation to `target`, which
+    /// [`may_fold_fence`](Self::may_fold_fence) has allowed. Returns its route.
+    #[inline]
+    pub(super) fn fold_fence(&mut self, target: Rank) -> Route {
+        self.fence_view = FenceView::Folded;
+        let route = self.folded_fence_route(target);
+        self.route = Some(route);
+        route
+    }
+
+    /// As `fold_fence`, for a caller that carries the operation out itself.
+    #[inline]
+    pub fn note_folded_fence(&mut self, target: Rank) {
+        self.fold_fence(target);
+    }
+
+    #[inline]
+    fn folded_fence_route(&self, target: Rank) -> Route {
+        let to_all = self.fence_kind() == FenceKind::Barrier;
+        Route { target, epoch: Key::NONE, leg: NO_LEG, direct: true, passive: false, to_all }
+    }
+
+    /// Caches the route to another target of the folded epoch, if the target has granted it.
+    pub(super) fn finds_folded_route(&mut self, target: Rank) -> bool {
+        let granted = self.was_granted_by(target);
+        if granted {
+            self.route = Some(self.folded_fence_route(target));
+        }
+        granted
+    }
+
+    /// Makes the folded epoch a regular one. Returns `route` as it is there.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn unfold_fence(&mut self, route: Route) -> Route {
+        let kind = self.fence_kind();
+        let epoch = self.insert_fence(kind);
+        self.fence_view = FenceView::Real(epoch);
+        let mut leg = NO_LEG;
+        if kind != FenceKind::Barrier {
+            leg = self.epochs[epoch].legs.push(Leg::new(route.target, true));
+            self.note_active_fence(epoch);
+        }
+        let route = Route { epoch, leg, ..route };
+        self.route = Some(route);
+        route
+    }
+
+    fn insert_fence(&mut self, kind: FenceKind) -> Key {
+        self.state_changes += 1;
+        let epoch = Epoch::new(EpochKind::Fence(kind), self.closings);
+        let granted = kind == FenceKind::Barrier;
+        self.epochs.insert(Epoch { state: EpochState::Active, granted, ..epoch })
+    }
+
+    /// Closes a fence epoch without a record. Polls while `waits` returns true; if the fence is not
+    /// complete then, the epoch gets a record.
+    #[inline]
+    pub(super) fn close_folded_fence(
+        &mut self,
+        port: &mut impl Port,
+        kind: FenceKind,
+        assert: Assert,
+        mut waits: impl FnMut() -> bool,
+    ) -> Outcome {
+        self.route = None;
+        self.fence_view = FenceView::after_fence(assert);
+        if self.pattern.is_some() {
+            self.fence_called(None, kind, assert);
+        }
+        if kind == FenceKind::Barrier {
+            self.barrier = Some(Barrier::new(Key::NONE, self.count_fence()));
+            self.advance_barrier(port);
+        } else {
+            self.close_by_neighbours(port, Key::NONE);
+        }
+        while self.awaits_peers_at_fence() {
+            if !waits() {
+                return self.record_fence(kind);
+            }
+            port.poll();
+            self.advance_barrier(port);
+            self.poll_neighbours(port);
+        }
+        Outcome::Complete
+    }
+
+    #[inline]
+    fn awaits_peers_at_fence(&self) -> bool {
+        self.barrier.is_some() || self.awaits_neighbours_of_fence()
+    }
+
+    /// Gives the closed epoch, whose fence is in progress, a record and a request.
+    #[inline(never)]
+    fn record_fence(&mut self, kind: FenceKind) -> Outcome {
+        let epoch = self.insert_fence(kind);
+        self.closings += 1;
+        self.closed_incomplete += 1;
+        self.closed_epochs.close(ReorderClass::Fence, self.closings, epoch);
+        match &mut self.barrier {
+            Some(barrier) => barrier.epoch = epoch,
+            None => self.name_pattern_fence(epoch),
+        }
+        let request = self.requests.open();
+        let entry = &mut self.epochs[epoch];
+        (entry.closed, entry.request) = (true, Some(request));
+        Outcome::Pending(request)
+    }
+}
