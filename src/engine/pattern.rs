@@ -16,6 +16,7 @@ use hashbrown::HashMap;
 use super::epoch::{Epoch, EpochKind, EpochState, Leg};
 use super::fence::{Barrier, FenceKind};
 use super::port::{Assert, Port, Rank, SyncError, Word};
+use super::record::NIL;
 use super::slab::Key;
 use super::window::Window;
 
@@ -406,9 +407,10 @@ impl Window {
 
     /// Sends what the fence in progress allows, and ends it when nothing is left.
     ///
-    /// A target is done with once the operations to it are complete. An origin is granted the next
-    /// epoch when this process has completed the present one; its own operations need not be seen
-    /// for that, since it issues those of the next epoch after them.
+    /// A target is done with once the operations to it are complete, or posted, if a signal cannot
+    /// overtake them [PR-3]. An origin is granted the next epoch when this process has completed
+    /// the present one; its own operations need not be seen for that, since it issues those of the
+    /// next epoch after them.
     fn advance_fence(&mut self, port: &mut impl Port) {
         let Some(pattern) = &mut self.pattern else { return };
         let Stage::Neighbours { epoch, undone } = pattern.stage else { return };
@@ -418,7 +420,10 @@ impl Window {
             let n = &pattern.neighbours[at];
             let others = undone - u32::from(n.origin && undone > 0 && n.seen < base + DONE);
             let has_left = |entry: &Epoch| {
-                entry.legs.find(n.rank).is_none_or(|leg| entry.legs[leg].remote == 0)
+                entry.legs.find(n.rank).is_none_or(|leg| {
+                    let leg = &entry.legs[leg];
+                    if port.signals_follow(n.rank) { leg.head == NIL } else { leg.remote == 0 }
+                })
             };
             let value = match () {
                 () if n.origin && complete && others == 0 => base + GRANT,

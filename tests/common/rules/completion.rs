@@ -60,6 +60,9 @@ impl Model {
                 self.assert_ops_remote(access, Some(to), "done [MA-2, PR-3]");
             }
         }
+        if word == Word::Fence {
+            self.check_neighbour_seen(from, to, value);
+        }
     }
 
     /// Checks the completion of an epoch, flush or operation.

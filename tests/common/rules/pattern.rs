@@ -149,14 +149,30 @@ impl Model {
             _ => false,
         };
         assert!(expected, "[order] {from} signals {value} to {to}, no such neighbour [FE-3]");
+        let follows = bits == DONE && self.signals_follow;
         let open = self.fence_op_open(number, |op| {
-            op.rank == from && (op.target == to || bits == GRANTED)
+            let at_target = op.target == to && !(follows && op.posted.is_some());
+            op.rank == from && (at_target || bits == GRANTED)
                 || bits == GRANTED && op.target == from && op.rank != to
         });
         assert!(
             open.is_none(),
             "[completion] rank {from} signals fence {number} to {to} over an operation in flight: \
              {open:?} [FE-3]"
+        );
+    }
+
+    /// A neighbour sees how far a process is with a fence.
+    pub(super) fn check_neighbour_seen(&self, from: Rank, to: Rank, value: u64) {
+        let (number, acknowledges) = self.fence_of(value);
+        if acknowledges || !self.is_by_neighbours(number) {
+            return;
+        }
+        let open = self.fence_op_open(number, |op| op.rank == from && op.target == to);
+        assert!(
+            open.is_none(),
+            "[completion] {to} sees that {from} is done with fence {number} over an operation in \
+             flight: {open:?} [FE-3, PR-3]"
         );
     }
 }
