@@ -11,6 +11,7 @@ use serde::Serialize;
 
 mod mpix_sim {
     pub(crate) mod allocator;
+    pub(crate) mod bsp; // only: bsp
     pub(crate) mod tasks; // only: tasks
 }
 
@@ -94,6 +95,8 @@ enum Command {
         #[arg(long, value_delimiter = ',', default_value = "blocking,nonblocking,reorder")]
         series: Vec<String>,
     },
+    /// Bulk-synchronous programs, synchronized in several ways.
+    Bsp(mpix_sim::bsp::Options), // only: bsp
     /// The Gauss-Seidel method by tasks, in several versions.
     Tasks(mpix_sim::tasks::Options), // only: tasks
 }
@@ -211,6 +214,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
             }
             Ok(())
         }
+        Command::Bsp(options) => mpix_sim::bsp::run(options, machine, set), // only: bsp
         Command::Tasks(options) => mpix_sim::tasks::run(options, machine, set), // only: tasks
         Command::Profile => print(&BTreeMap::from_iter(machine.parameters())),
         Command::Pending { epochs } => {

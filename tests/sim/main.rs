@@ -5,6 +5,7 @@
 #![allow(unreachable_pub)]
 
 mod applications;
+mod bsp;
 mod network;
 mod patterns;
 mod tasks;

@@ -20,6 +20,7 @@ pub use scheduler::{Core, Graph, Scheduler};
 
 use serde::Serialize;
 
+use super::noise::{factor, mixed};
 use super::profile::Machine;
 use crate::engine::Rank;
 use crate::transport::sim::{NS, SECOND, Time};
@@ -154,8 +155,7 @@ impl Work {
         let time = (rows * columns) as f64 * self.element_ns * NS as f64;
         let place = u64::from(rank) << 32 ^ u64::from(task.row) << 16 ^ u64::from(task.column);
         let random = mixed(mixed(self.seed ^ mixed(place)) ^ u64::from(task.iteration));
-        let factor = random as f64 / u64::MAX as f64 * 2.0 - 1.0;
-        (time * (1.0 + self.jitter * factor)) as Time
+        (time * factor(random, self.jitter)) as Time
     }
 
     fn problem(&self) -> Result<(), String> {
@@ -216,12 +216,4 @@ impl Work {
             trace: format!("{:016x}", found.net.trace()),
         })
     }
-}
-
-/// A hash of a number (the finalizer of splitmix64).
-fn mixed(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ z >> 31
 }
