@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The paper's figures 2 to 13, and programs of tasks, in virtual time, by the simulator mpix-sim,
-as docs/results/PROTOCOL.md says: results as JSON lines, a page beside the papers' numbers, figures.
+"""The paper's figures 2 to 13, programs of tasks and bulk-synchronous ones, in virtual time, by the
+simulator mpix-sim, as docs/results/PROTOCOL.md says: results as JSON lines, a page beside the
+papers' numbers, figures.
 Rows that are not recomputed stay as they are. `--full` continues to 2,048 ranks (LU) and 131,072
 (transactions), which takes hours. `--check` recomputes the small rows and compares them with the
 published ones.
@@ -25,13 +26,14 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("src/engine", "src/sim", "src/transport/sim", "src/bin/mpix-sim.rs",
            "microbench/schedule")
 OWN = {"patterns": ("src/sim/patterns.rs",), "pending": ("src/sim/curves.rs",),
-       "tasks": ("src/sim/tasks", "src/bin/mpix_sim/tasks.rs")}
+       "tasks": ("src/sim/tasks", "src/bin/mpix_sim/tasks.rs"),
+       "bsp": ("src/sim/bsp", "src/bin/mpix_sim/bsp.rs")}
 # Fields that depend on the machine that runs the simulator, and where a row comes from.
 UNSTABLE = ("cpu_seconds", "events_per_second", "ns_per_epoch", "command", "sources")
 # Fields that are results. The others say what was run.
 RESULTS = UNSTABLE + (
     "value", "paper", "difference", "engine_bytes_per_epoch", "seconds", "in_calls", "per_second",
-    "busy", "tasks", "waiting_max",
+    "busy", "tasks", "waiting_max", "iteration_us", "sync_us",
     "atomics_busy_mean", "atomics_busy_max", "events", "messages", "refusals", "in_flight_max",
     "engine_bytes_peak_mean", "engine_bytes_peak_max", "engine_bytes_end_mean", "peers_mean",
     "trace")
@@ -52,6 +54,8 @@ TASKS = ("--profile", "ndr-2024", "tasks")
 NODES = (1, 2, 4, 8, 16, 32, 64)
 HYBRID = "forkjoin,sentinel,interop,notified"
 ALL_VERSIONS = f"pure,nbuffer,{HYBRID}"
+BSP = ("--profile", "ndr-2024", "bsp")
+FENCES = ("--programs", "jacobi", "--series", "barrier,pattern,pscw")
 
 
 def number(value):
@@ -146,6 +150,36 @@ def tasks(checks):
     yield from (run("nbuffer", nodes) for nodes in NODES)
 
 
+def bsp(checks):
+    """Bulk-synchronous programs. The first rows are those of the figure."""
+    def run(ranks, *more, profile=BSP):
+        return [*profile, "--ranks", str(ranks), *more]
+
+    def sized(compute_us, size):
+        return "--compute-us", compute_us, "--bytes", size
+
+    yield run(64)
+    if checks:
+        return
+    yield from (run(ranks) for ranks in (256, 1024, 4096, 16384))
+    for ranks in (1024, 16384):
+        for size in (("4.1", "512"), ("65.5", "2048"), ("262", "4096")):
+            yield run(ranks, *FENCES, *sized(*size))
+    yield run(1024, "--jitter", "0")
+    yield run(16384, *FENCES, "--jitter", "0")
+    for seed in ("2", "3"):
+        yield run(1024, "--programs", "jacobi", "--seed", seed)
+        yield run(16384, *FENCES, "--seed", seed)
+    for change in ("latency=350", "latency=1400", "gap=5", "gap=20"):
+        yield run(1024, "--programs", "jacobi",
+                  profile=("--profile", "ndr-2024", "--set", change, "bsp"))
+    yield from (run(ranks, *FENCES, profile=("--profile", "qdr-2014", "bsp"))
+                for ranks in (64, 1024, 16384))
+    for program, *size in (("gauss-seidel", "262", "2048"), ("n-body", "82", "4096"),
+                           ("matmul", "131", "16384")):
+        yield run(1024, "--programs", program, *sized(*size))
+
+
 def parts(options, machine):
     """Name of the results, and the simulator's arguments, for each part of the protocol."""
     if options.quick:
@@ -162,6 +196,7 @@ def parts(options, machine):
         yield "pending", [["pending", "--epochs", "1,100,1000"]]
         yield "tasks", [[*TASKS, "--rows", "4096", "--columns", "4096", "--block", "256",
                          "--iterations", "3"]]
+        yield "bsp", [[*BSP, "--ranks", "16", "--warm-up", "2", "--iterations", "3"]]
         return
     ranks = "64" if options.check else "64,128,256,512"
     yield "patterns", [["pattern"], ["--progress-thread", "pattern"]]
@@ -193,6 +228,7 @@ def parts(options, machine):
         epochs += ",10000,100000" + (",1000000" if options.full else "")
     yield "pending", [["pending", "--epochs", epochs]]
     yield "tasks", list(tasks(options.check))
+    yield "bsp", list(bsp(options.check))
 
 
 def code_of(path, part):
@@ -330,7 +366,7 @@ def parse():
     parser.add_argument("--check", action="store_true",
                         help="recompute the small rows and compare them with the published ones")
     parser.add_argument("--only", help="only this part: patterns, transactions, lu, bulk, "
-                        "pressure, served, pending, tasks")
+                        "pressure, served, pending, tasks, bsp")
     parser.add_argument("--resume", action="store_true",
                         help="leave out runs whose rows the present sources have made")
     parser.add_argument("--no-figures", action="store_true")
