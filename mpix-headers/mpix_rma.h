@@ -610,6 +610,9 @@ int PMPIX_Get_version(int *major, int *minor, int *patch);
 /* Persistent epochs and operations */
 #include "mpix_persistent.h"
 
+/* Duplicates of windows */
+#include "mpix_dup.h"
+
 /* Continuations */
 #include "mpix_continue.h"
 

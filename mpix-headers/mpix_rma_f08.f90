@@ -22,7 +22,7 @@ module mpix_rma_f08
     use mpix_tagged_f08
     use mpix_persistent_f08
     use, intrinsic :: iso_c_binding, only: c_int
-    use mpi_f08, only: MPI_Group, MPI_Request, MPI_Win
+    use mpi_f08, only: MPI_Group, MPI_Info, MPI_Request, MPI_Win
     implicit none
     private
 
@@ -30,7 +30,7 @@ module mpix_rma_f08
         MPIX_Win_ifence, MPIX_Win_ilock, MPIX_Win_iunlock, MPIX_Win_ilock_all, &
         MPIX_Win_iunlock_all, MPIX_Win_iflush, MPIX_Win_iflush_local, MPIX_Win_iflush_all, &
         MPIX_Win_iflush_local_all, MPIX_Win_iflush_wins, MPIX_Win_flush_wins, MPIX_RANK_ALL, &
-        MPIX_Win_order, MPIX_Win_order_all, MPIX_Put_notify, &
+        MPIX_Win_order, MPIX_Win_order_all, MPIX_Win_dup, MPIX_Put_notify, &
         MPIX_Get_notify, MPIX_Accumulate_notify, &
         MPIX_Get_accumulate_notify, MPIX_Rput_notify, MPIX_Rget_notify, MPIX_Raccumulate_notify, &
         MPIX_Rget_accumulate_notify, MPIX_Fetch_and_op_notify, MPIX_Compare_and_swap_notify, &
@@ -142,6 +142,12 @@ module mpix_rma_f08
         subroutine c_order_all(win, ierror) bind(C, name="mpix_win_order_all_")
             import :: c_int
             integer(c_int), intent(in) :: win
+            integer(c_int), intent(out) :: ierror
+        end subroutine
+        subroutine c_dup(win, info, newwin, ierror) bind(C, name="mpix_win_dup_")
+            import :: c_int
+            integer(c_int), intent(in) :: win, info
+            integer(c_int), intent(inout) :: newwin
             integer(c_int), intent(out) :: ierror
         end subroutine
         subroutine c_iflush_local_all(win, request, ierror) bind(C, &
@@ -364,6 +370,19 @@ contains
         integer, optional, intent(out) :: ierror
         integer(c_int) :: code
         call c_order_all(int(win%MPI_VAL, c_int), code)
+        if (present(ierror)) ierror = code
+    end subroutine
+
+    ! Makes another handle of a window, whose operations complete apart. Local.
+    subroutine MPIX_Win_dup(win, info, newwin, ierror)
+        type(MPI_Win), intent(in) :: win
+        type(MPI_Info), intent(in) :: info
+        type(MPI_Win), intent(inout) :: newwin
+        integer, optional, intent(out) :: ierror
+        integer(c_int) :: handle, code
+        handle = int(newwin%MPI_VAL, c_int)
+        call c_dup(int(win%MPI_VAL, c_int), int(info%MPI_VAL, c_int), handle, code)
+        newwin%MPI_VAL = handle
         if (present(ierror)) ierror = code
     end subroutine
 end module mpix_rma_f08

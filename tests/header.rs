@@ -14,12 +14,19 @@ fn root() -> PathBuf {
 }
 
 fn header() -> String {
-    ["mpix_rma.h", "mpix_notify.h", "mpix_persistent.h", "mpix_continue.h", "mpix_task.h"]
-        .map(|name| {
-            std::fs::read_to_string(root().join("mpix-headers").join(name))
-                .expect("the header is there")
-        })
-        .concat()
+    [
+        "mpix_rma.h",
+        "mpix_notify.h",
+        "mpix_persistent.h",
+        "mpix_dup.h",
+        "mpix_continue.h",
+        "mpix_task.h",
+    ]
+    .map(|name| {
+        std::fs::read_to_string(root().join("mpix-headers").join(name))
+            .expect("the header is there")
+    })
+    .concat()
 }
 
 /// Prototypes as `name -> parameters`, from the header without its comments.
@@ -45,9 +52,9 @@ fn each_call_has_its_twin() {
     let all = prototypes();
     assert_eq!(
         all.len(),
-        166,
+        168,
         "17 calls on epochs, 2 atomics with a request, 40 on notifications, 14 persistent ones, \
-         4 on continuations, 3 on tasks, MPIX_Get_version, and their twins: {all:?}"
+         MPIX_Win_dup, 4 on continuations, 3 on tasks, MPIX_Get_version, and their twins: {all:?}"
     );
     for (name, parameters) in all.iter().filter(|(name, _)| name.starts_with("MPIX_")) {
         let twin = all.iter().find(|(other, _)| *other == format!("P{name}"));

@@ -31,6 +31,7 @@ enum Scale {
 /// A window of the call, checked.
 struct Checks {
     window: WindowId,
+    lane: u32,
     handle: MPI_Win,
     scale: Scale,
 }
@@ -50,8 +51,8 @@ type Pending = SmallVec<[Waiting; 8]>;
 
 /// Checks one window. A call that is wrong for any window flushes none.
 fn check(guard: &mut Guard, handle: MPI_Win, rank: c_int) -> Result<Checks, Refused> {
-    let window = match guard.windows.state(HostHandle(handle.key())) {
-        Some(HandleState::Ours(id)) => id,
+    let (window, lane) = match guard.windows.state(HostHandle(handle.key())) {
+        Some(HandleState::Ours(id, lane)) => (id, lane),
         Some(HandleState::Host) => {
             let text = "an element of wins is left to the host MPI library (see \
                         MPIX_RMA_LOG=info for the reason); the log names its index";
@@ -79,7 +80,7 @@ fn check(guard: &mut Guard, handle: MPI_Win, rank: c_int) -> Result<Checks, Refu
         Ok(scale)
     });
     match scale {
-        Ok(scale) => Ok(Checks { window, handle, scale }),
+        Ok(scale) => Ok(Checks { window, lane, handle, scale }),
         Err(fault) => Err((Place::Window(handle), fault)),
     }
 }
@@ -116,9 +117,9 @@ unsafe fn check_all(
 fn start(guard: &mut Guard, windows: &Windows) -> Result<Pending, Refused> {
     let mut pending = Pending::new();
     let mut fault = None;
-    for Checks { window, handle, scale } in windows {
+    for Checks { window, lane, handle, scale } in windows {
         let Scale::Towards(target) = *scale else { continue };
-        let ours = &mut guard[*window];
+        let ours = guard.windows.on_lane(*window, *lane);
         let flushed = with_port!(&mut ours.port, port => ours.engine.flush(port, target));
         match flushed.map(|outcome| ours.poll_while_moving(outcome)) {
             Ok(Outcome::Complete) if ours.port.take_fault(target).is_some() => {

@@ -13,11 +13,12 @@ use super::*;
 use crate::mpi::rma::communication::*;
 use crate::mpi::rma::record::{MPIX_Win_epoch_end, MPIX_Win_epoch_init};
 use crate::mpi::rma::sync::*;
+use crate::mpi::window::MPIX_Win_dup;
 
 /// Fortran's default integer, as the hosts are built.
 type Fint = c_int;
 
-/// Conversions of handles from Fortran to C; of requests, from C to Fortran.
+/// Conversions of handles from Fortran to C; of what calls make, from C to Fortran.
 mod handles {
     use super::*;
 
@@ -45,6 +46,7 @@ mod handles {
         op(Fint) -> MPI_Op = PMPI_Op_f2c;
         info(Fint) -> MPI_Info = PMPI_Info_f2c;
         request(MPI_Request) -> Fint = PMPI_Request_c2f;
+        made_window(MPI_Win) -> Fint = PMPI_Win_c2f;
     }
 }
 
@@ -149,6 +151,27 @@ impl Argument for Request {
     unsafe fn leave(self) {
         // SAFETY: it points to a Fortran request (contract of `enter`); the call has made ours.
         unsafe { self.place.write(handles::request(self.made)) };
+    }
+}
+
+/// A window that the call makes.
+struct NewWin {
+    place: *mut Fint,
+    made: MPI_Win,
+}
+
+impl Argument for NewWin {
+    type Place = *mut Fint;
+    type C = *mut MPI_Win;
+    unsafe fn enter(place: *mut Fint) -> Self {
+        NewWin { place, made: MPI_WIN_NULL }
+    }
+    fn pass(&mut self) -> *mut MPI_Win {
+        &raw mut self.made
+    }
+    unsafe fn leave(self) {
+        // SAFETY: it points to a Fortran handle (contract of `enter`); the call has made a window.
+        unsafe { self.place.write(handles::made_window(self.made)) };
     }
 }
 
@@ -286,6 +309,7 @@ fortran! {
     flush_wins "mpix_win_flush_wins" (n: Int, wins: Handles, rank: Int);
     MPIX_Win_order "mpix_win_order" (rank: Int, win: Win);
     MPIX_Win_order_all "mpix_win_order_all" (win: Win);
+    MPIX_Win_dup "mpix_win_dup" (win: Win, info: Info, newwin: NewWin);
 }
 
 /// Puts (origin `Buffer`) or gets (origin `Result`) with one type of count. Their `notification` is

@@ -77,7 +77,8 @@ impl Window {
         self.fence_view = FenceView::Dissolved;
         let own = target == self.me;
         let epoch = self.open(EpochKind::Lock { target, mode, nocheck: assert.nocheck, own });
-        self.epochs[epoch].legs.push(Leg::new(target, false));
+        let place = self.place(epoch, target);
+        self.epochs[epoch].legs.push(Leg::new(place, false));
         self.locks_open.push(epoch);
         self.peers.of(target).lock_open = Some(epoch);
         self.ready(port, epoch);
@@ -101,6 +102,9 @@ impl Window {
     /// # Errors
     /// As of `lock_all`.
     pub fn may_lock_all(&mut self) -> Result<(), SyncError> {
+        if self.joins_lock_all() {
+            return Ok(());
+        }
         self.unfold();
         if self.lock_all_open.is_some() || !self.locks_open.is_empty() {
             return Err(SyncError::AlreadyLocked);
@@ -108,15 +112,21 @@ impl Window {
         self.no_group_access_open()
     }
 
-    /// `MPI_Win_lock_all`: opens a lock_all epoch.
+    /// `MPI_Win_lock_all`: opens a lock_all epoch, or joins the one that was opened on other lanes
+    /// [DU-1].
     ///
     /// # Errors
-    /// If any access epoch is open.
+    /// If any access epoch is open, but for a lock_all epoch of other lanes only.
     pub fn lock_all(&mut self, port: &mut impl Port, assert: Assert) -> Result<(), SyncError> {
+        if self.joins_lock_all() {
+            return self.join_lock_all(assert);
+        }
         if !assert.nocheck && self.lock_all_folded(port) {
+            self.note_lock_all();
             return Ok(());
         }
         self.may_lock_all()?;
+        self.note_lock_all();
         self.fence_view = FenceView::Dissolved;
         let epoch = self.open(EpochKind::LockAll { nocheck: assert.nocheck });
         self.lock_all_open = Some(epoch);
@@ -183,7 +193,7 @@ impl Window {
         self.no_group_access_open()
     }
 
-    fn flush_stage(
+    pub(super) fn flush_stage(
         &mut self,
         port: &mut impl Port,
         target: Option<Rank>,
@@ -214,14 +224,10 @@ impl Window {
                 let flush = self.add_flush_dependency(&mut waiting);
                 self.epochs[epoch].flushes_for_grant.push(flush);
             }
-            let legs = match target {
-                Some(target) => {
-                    self.epochs[epoch].legs.find(target).map_or(0..0, |leg| leg..leg + 1)
+            for leg in self.legs_to(epoch, target) {
+                if self.is_of_lane(epoch, leg) {
+                    self.stamp(epoch, leg, stage, &mut waiting);
                 }
-                None => 0..self.epochs[epoch].legs.len(),
-            };
-            for leg in legs {
-                self.stamp(epoch, leg, stage, &mut waiting);
             }
         }
         Ok(waiting.map_or(Outcome::Complete, |flush| Outcome::Pending(self.flushes[flush].request)))

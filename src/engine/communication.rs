@@ -113,7 +113,7 @@ impl Window {
     /// Caches the route to `target` in an epoch. `None` if the epoch does not cover the target.
     fn route_by(&mut self, epoch: Key, target: Rank) -> Option<Route> {
         let entry = &self.epochs[epoch];
-        let (leg, direct) = match entry.legs.find(target) {
+        let (leg, direct) = match entry.legs.find(self.place(epoch, target)) {
             Some(leg) => (leg, entry.legs[leg].posts_at_once()),
             // A window that learns or has neighbours keeps a leg for each target [FE-3].
             None if !matches!(entry.kind, EpochKind::Fence(FenceKind::Barrier))
@@ -226,7 +226,7 @@ impl Window {
         };
         let account = Account {
             epoch: epoch.index,
-            target: op.target,
+            place: entry.place,
             age_local,
             age_remote,
             request,
@@ -244,7 +244,8 @@ impl Window {
         if route.leg != NO_LEG {
             return route.leg;
         }
-        let leg = self.epochs[route.epoch].leg_to(route.target);
+        let place = self.place(route.epoch, route.target);
+        let leg = self.epochs[route.epoch].leg_at(place);
         self.route = Some(Route { leg, to_all: false, ..route });
         leg
     }

@@ -126,11 +126,16 @@ impl Window {
         Ok(self.close(port, epoch))
     }
 
-    /// `MPI_Win_unlock_all`: closes the lock_all epoch.
+    /// `MPI_Win_unlock_all`: closes the lock_all epoch, or leaves it to other lanes [DU-1].
     ///
     /// # Errors
     /// If no lock_all epoch is open.
     pub fn unlock_all(&mut self, port: &mut impl Port) -> Result<Outcome, SyncError> {
+        if self.lanes.is_some()
+            && let Some(outcome) = self.leave_lock_all(port)?
+        {
+            return Ok(outcome);
+        }
         if self.unlock_all_folded(port) {
             return Ok(Outcome::Complete);
         }
@@ -236,7 +241,7 @@ impl Window {
         let legs = self.epochs[epoch].legs.len();
         self.epochs[epoch].awaited = legs;
         for leg in 0..legs {
-            let target = self.leg(epoch, leg).target;
+            let target = self.leg(epoch, leg).place;
             let index = self.peers.index(target);
             self.peers[index].accesses += 1;
             let access = self.peers[index].accesses;
@@ -381,11 +386,11 @@ impl Window {
         }
         // [PR-3]: a target does not wait for the epoch's other targets. Nor does its done wait for
         // its transfers where it cannot overtake them.
-        if if port.signals_follow(leg.target) { leg.head != NIL } else { leg.remote > 0 } {
+        if if port.signals_follow(leg.place) { leg.head != NIL } else { leg.remote > 0 } {
             return;
         }
         leg.finished = true;
-        let (target, access) = (leg.target, leg.access);
+        let (target, access) = (leg.place, leg.access);
         self.send_done(port, target, access, epoch);
     }
 

@@ -60,7 +60,8 @@ pub(super) enum LockState {
 /// One target of an epoch.
 #[derive(Debug, Default)]
 pub(super) struct Leg {
-    pub(super) target: Rank,
+    /// The target, and the lane in a passive-target epoch; see [`super::lanes`].
+    pub(super) place: Rank,
     /// First and last operation of the leg's queue, in [`super::record::Records`].
     pub(super) head: u32,
     pub(super) tail: u32,
@@ -85,8 +86,8 @@ pub(super) struct Leg {
 const _: () = assert!(size_of::<Leg>() == 40, "an epoch keeps a leg per target");
 
 impl Leg {
-    pub(super) fn new(target: Rank, granted: bool) -> Self {
-        Leg { target, head: NIL, tail: NIL, granted, ..Leg::default() }
+    pub(super) fn new(place: Rank, granted: bool) -> Self {
+        Leg { place, head: NIL, tail: NIL, granted, ..Leg::default() }
     }
 
     /// Whether the next operation goes straight to the transport.
@@ -106,23 +107,23 @@ pub(super) struct Legs {
 #[derive(Debug, Default)]
 struct MoreLegs {
     list: Vec<Leg>,
-    by_rank: HashMap<Rank, u32>,
+    by_place: HashMap<Rank, u32>,
 }
 
 const SCAN: usize = 8;
 
 impl Legs {
     #[inline]
-    pub(super) fn find(&self, target: Rank) -> Option<u32> {
+    pub(super) fn find(&self, place: Rank) -> Option<u32> {
         let first = self.first.as_ref()?;
-        if first.target == target {
+        if first.place == place {
             return Some(0);
         }
         let more = self.more.as_ref()?;
-        if more.by_rank.is_empty() {
-            more.list.iter().position(|leg| leg.target == target).map(|at| at as u32 + 1)
+        if more.by_place.is_empty() {
+            more.list.iter().position(|leg| leg.place == place).map(|at| at as u32 + 1)
         } else {
-            more.by_rank.get(&target).copied()
+            more.by_place.get(&place).copied()
         }
     }
 
@@ -134,11 +135,11 @@ impl Legs {
         }
         let more = self.more.get_or_insert_default();
         if more.list.len() == SCAN {
-            more.by_rank = more.list.iter().zip(1..).map(|(leg, at)| (leg.target, at)).collect();
+            more.by_place = more.list.iter().zip(1..).map(|(leg, at)| (leg.place, at)).collect();
         }
         let index = more.list.len() as u32 + 1;
         if more.list.len() >= SCAN {
-            more.by_rank.insert(leg.target, index);
+            more.by_place.insert(leg.place, index);
         }
         more.list.push(leg);
         index
@@ -231,17 +232,25 @@ impl Epoch {
         matches!(self.kind, EpochKind::Lock { .. } | EpochKind::LockAll { .. })
     }
 
+    /// True if the epoch holds no lock, since `NOCHECK` was asserted.
+    pub(super) fn is_unchecked(&self) -> bool {
+        matches!(
+            self.kind,
+            EpochKind::Lock { nocheck: true, .. } | EpochKind::LockAll { nocheck: true }
+        )
+    }
+
     /// True if the epoch's lock is granted and all operations issued so far are complete.
     #[inline]
     pub(super) fn has_nothing_outstanding(&self) -> bool {
         self.granted && self.outstanding == 0
     }
 
-    /// The leg to `target`, made if there is none.
-    pub(super) fn leg_to(&mut self, target: Rank) -> u32 {
-        match self.legs.find(target) {
+    /// The leg of `place`, made if there is none.
+    pub(super) fn leg_at(&mut self, place: Rank) -> u32 {
+        match self.legs.find(place) {
             Some(leg) => leg,
-            None => self.legs.push(Leg::new(target, self.granted)),
+            None => self.legs.push(Leg::new(place, self.granted)),
         }
     }
 }

@@ -216,7 +216,8 @@ impl Window {
             .epochs
             .insert(Epoch { state: EpochState::Active, ..Epoch::new(kind, self.closings) });
         if let EpochKind::Lock { target, .. } = kind {
-            self.epochs[epoch].legs.push(Leg::new(target, false));
+            let place = self.place(epoch, target);
+            self.epochs[epoch].legs.push(Leg::new(place, false));
             self.locks_open.push(epoch);
             let peer = self.peers.of(target);
             (peer.lock_open, peer.lock_active) = (Some(epoch), Some(epoch));

@@ -14,6 +14,7 @@ mod fence;
 mod flush;
 mod folded;
 mod folded_fence;
+mod lanes;
 pub mod lock;
 mod lock_ops;
 mod locking;

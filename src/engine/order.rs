@@ -6,6 +6,7 @@
 
 use smallvec::SmallVec;
 
+use super::lanes::target_at;
 use super::port::{Port, Rank, SyncError};
 use super::record::NIL;
 use super::slab::Key;
@@ -26,13 +27,10 @@ impl Window {
             if self.epochs[epoch].outstanding == 0 {
                 continue;
             }
-            let legs = &self.epochs[epoch].legs;
-            let legs = match target {
-                Some(target) => legs.find(target).map_or(0..0, |leg| leg..leg + 1),
-                None => 0..legs.len(),
-            };
-            for leg in legs {
-                self.order_leg(port, epoch, leg);
+            for leg in self.legs_to(epoch, target) {
+                if self.is_of_lane(epoch, leg) {
+                    self.order_leg(port, epoch, leg);
+                }
             }
         }
         Ok(())
@@ -75,8 +73,8 @@ impl Window {
 
     fn order_leg(&mut self, port: &mut impl Port, epoch: Key, leg: u32) {
         let entry = &mut self.epochs[epoch].legs[leg];
-        let posted = entry.head == NIL;
-        if entry.remote == 0 || posted && port.order(entry.target).is_ok() {
+        let (posted, target) = (entry.head == NIL, target_at(entry.place, self.size));
+        if entry.remote == 0 || posted && port.order(target).is_ok() {
             return;
         }
         entry.ordered = true;

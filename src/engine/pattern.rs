@@ -242,7 +242,7 @@ impl Window {
                 pattern.view = View::Learned;
                 let Some(epoch) = epoch else { return };
                 let legs = &self.epochs[epoch].legs;
-                for target in (0..legs.len()).map(|leg| legs[leg].target) {
+                for target in (0..legs.len()).map(|leg| legs[leg].place) {
                     if target != self.me {
                         let at = pattern.neighbour(target);
                         pattern.neighbours[at as usize].target = true;
@@ -304,7 +304,7 @@ impl Window {
     pub(super) fn activate_by_neighbours(&mut self, port: &mut impl Port, epoch: Key) {
         self.note_active_fence(epoch);
         for leg in 0..self.epochs[epoch].legs.len() {
-            let target = self.leg(epoch, leg).target;
+            let target = self.leg(epoch, leg).place;
             if self.granted_by(port, target) {
                 self.leg(epoch, leg).granted = true;
                 self.post_queued(port, epoch, leg);

@@ -496,6 +496,9 @@ pub enum SyncError {
     /// A second lock on one target, or a lock under lock_all.
     #[error("the target is already locked by this process")]
     AlreadyLocked,
+    /// A lock_all without `NOCHECK` on a duplicate, beside one with it on another handle [DU-1].
+    #[error("the lock_all epoch of the window's other handles has MPI_MODE_NOCHECK")]
+    UncheckedByOther,
     /// The call would open an access epoch while another one is open.
     #[error("an access epoch is already open")]
     AccessOpen,

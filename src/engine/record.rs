@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use super::lanes::target_at;
 use super::port::{
     Addr, Element, Notification, Op, OpKind, Rank, Reduction, RequestId, Shaped, Ticket,
 };
@@ -25,8 +26,8 @@ struct Record {
     disp: u64,
     /// Request of an R-form, packed.
     request: u64,
-    /// The target, and the flag [`ORDERED`].
-    target: u32,
+    /// Where its epoch keeps it (see [`super::lanes`]), and the flag [`ORDERED`].
+    place: u32,
     kind: OpKind,
     element: Element,
     reduction: Reduction,
@@ -42,15 +43,18 @@ struct Record {
 const LOCAL_DONE: u8 = 0x80;
 /// Flag: the operation has a shape.
 const SHAPED: u8 = 0x40;
-/// Flag: the operation follows an order. Ranks of MPI are below it.
+/// Flag: the operation follows an order. Places are below it.
 const ORDERED: u32 = 1 << 31;
+/// Number of places that a record can name.
+pub(super) const PLACES: u32 = ORDERED;
 const _: () = assert!(size_of::<Record>() == 64, "a recorded operation takes one cache line");
 
 /// The accounting data of an operation. `epoch` is valid only while the operation is in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Account {
     pub(super) epoch: u32,
-    pub(super) target: Rank,
+    /// Where its epoch keeps it; see [`super::lanes`].
+    pub(super) place: Rank,
     pub(super) age_local: u32,
     pub(super) age_remote: u32,
     pub(super) request: Option<RequestId>,
@@ -60,14 +64,16 @@ pub(super) struct Account {
 /// The arena of records of one window.
 #[derive(Debug)]
 pub(super) struct Records {
+    /// Processes of the window, which tell a target by its place.
+    size: u32,
     records: Vec<Record>,
     free: u32,
     len: usize,
 }
 
 impl Records {
-    pub(super) fn new() -> Self {
-        Records { records: Vec::new(), free: NIL, len: 0 }
+    pub(super) fn new(size: u32) -> Self {
+        Records { size, records: Vec::new(), free: NIL, len: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -88,7 +94,7 @@ impl Records {
             len_or_compare: if cas { op.compare.0 as u64 } else { op.len },
             disp: op.shape.map_or(op.disp, |shape| u64::from(shape.0.get())),
             request: Requests::pack(account.request),
-            target: op.target,
+            place: account.place,
             kind: op.kind,
             element: op.element,
             reduction: op.reduction,
@@ -121,6 +127,7 @@ impl Records {
         let shape =
             if r.extent & SHAPED == 0 { None } else { NonZeroU32::new(r.disp as u32).map(Shaped) };
         let cas = r.kind == OpKind::CompareAndSwap;
+        let place = r.place & !ORDERED;
         Op {
             origin: r.origin,
             result: r.result,
@@ -129,7 +136,7 @@ impl Records {
             shape,
             notification: r.notification,
             len: if cas { u64::from(extent) } else { r.len_or_compare },
-            target: r.target & !ORDERED,
+            target: target_at(place, self.size),
             kind: r.kind,
             element: r.element,
             reduction: r.reduction,
@@ -141,7 +148,7 @@ impl Records {
         let r = &self.records[index as usize];
         Account {
             epoch: r.next_or_epoch,
-            target: r.target & !ORDERED,
+            place: r.place & !ORDERED,
             age_local: r.age_local,
             age_remote: r.age_remote,
             request: Requests::unpack(r.request),
@@ -155,11 +162,11 @@ impl Records {
 
     /// The operation must take effect after all that were posted to its target before [OR-1].
     pub(super) fn set_ordered(&mut self, index: u32) {
-        self.records[index as usize].target |= ORDERED;
+        self.records[index as usize].place |= ORDERED;
     }
 
     pub(super) fn is_ordered(&self, index: u32) -> bool {
-        self.records[index as usize].target & ORDERED != 0
+        self.records[index as usize].place & ORDERED != 0
     }
 
     /// Queues `next` behind a record.
@@ -189,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_record_gives_back_its_operation() {
-        let mut records = Records::new();
+        let mut records = Records::new(7);
         let op = Op {
             origin: Addr(1),
             result: Addr(2),
@@ -207,7 +214,7 @@ mod tests {
         let request = RequestId { index: 9, generation: NonZeroU32::new(4).unwrap() };
         let account = Account {
             epoch: 1,
-            target: 5,
+            place: 5 + 2 * 7,
             age_local: 2,
             age_remote: 3,
             request: Some(request),
@@ -221,7 +228,7 @@ mod tests {
         assert!(!records.is_ordered(index));
         records.set_ordered(index);
         assert!(records.is_ordered(index));
-        assert_eq!((records.op(index).target, records.account(index).target), (5, 5));
+        assert_eq!((records.op(index).target, records.account(index).place), (5, 19));
         records.remove(index);
         assert_eq!(records.len(), 0);
         let shape = NonZeroU32::new(u32::MAX).map(Shaped);

@@ -111,7 +111,7 @@ impl Window {
     fn finished(&mut self, port: &mut impl Port, ticket: Ticket, stage: Stage) {
         let account = self.records.account(ticket.0);
         let epoch = self.epochs.key_at(account.epoch).expect("an epoch outlives its operations");
-        let leg = self.epochs[epoch].legs.find(account.target).expect("its epoch has the leg");
+        let leg = self.epochs[epoch].legs.find(account.place).expect("its epoch has the leg");
         match stage {
             Stage::Local => self.retire_local(epoch, leg, ticket.0),
             Stage::Remote => {

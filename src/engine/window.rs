@@ -8,6 +8,7 @@ use super::exclusion::Licensing;
 use super::fence::Barrier;
 use super::flush::{Ages, Flush};
 use super::folded::Folded;
+use super::lanes::Lanes;
 use super::lock;
 use super::lock_ops::PendingLockOps;
 use super::matching::Matcher;
@@ -84,6 +85,8 @@ impl Route {
 pub struct Window {
     pub(super) me: Rank,
     pub(super) size: u32,
+    /// The first place of the lane that the application's calls are on; see [`super::lanes`].
+    pub(super) lane_base: Rank,
     pub(super) flags: ReorderFlags,
 
     pub(super) requests: Requests,
@@ -103,6 +106,8 @@ pub struct Window {
     pub(super) route: Option<Route>,
     /// The window's only epoch, while it needs no record.
     pub(super) folded: Option<Folded>,
+    /// `None`: all calls were on lane 0.
+    pub(super) lanes: Option<Box<Lanes>>,
 
     // Order of epochs [EP-4, EP-6, EP-7].
     pub(super) closings: u64,
@@ -152,9 +157,10 @@ impl Window {
         Window {
             me,
             size,
+            lane_base: 0,
             flags,
             requests: Requests::default(),
-            records: Records::new(),
+            records: Records::new(size),
             epochs: Slab::new(),
             flushes: Slab::new(),
             spare_ages: None,
@@ -166,6 +172,7 @@ impl Window {
             fence_view: FenceView::Dissolved,
             route: None,
             folded: None,
+            lanes: None,
             closings: 0,
             deferred: VecDeque::new(),
             closed_epochs: ClosedEpochs::default(),

@@ -81,8 +81,8 @@ static MAX_COUNTERS: Key = Key {
 /// The counter that each operation raises at its target.
 static NOTIFY_PUTS: Key = Key {
     name: c"mpix_rma_notify_puts",
-    invalid: "info key mpix_rma_notify_puts takes a counter: an int that is not negative, and not \
-              the largest one",
+    invalid: "info key mpix_rma_notify_puts takes none, or a counter: an int that is not negative, \
+              and not the largest one",
 };
 
 /// Whose thread runs continuations.
@@ -137,6 +137,8 @@ pub(crate) struct InfoKeys {
     pub(crate) max_counters: Option<u32>,
     /// `mpix_rma_notify_puts`, plus 1; fixed when the window is made.
     pub(crate) puts_counter: Option<NonZeroU32>,
+    /// `mpix_rma_notify_puts` is `none`.
+    pub(crate) no_puts_counter: bool,
     pub(crate) standard: StandardKeys,
 }
 
@@ -172,6 +174,16 @@ impl InfoKeys {
         self.standard.change(&mut hints);
         hints
     }
+
+    /// Changes the hints that a duplicate has taken over from a window [DU-4]. Keys that concern the
+    /// window as a whole have no effect.
+    pub(crate) fn change_duplicate(&self, hints: &mut Hints) {
+        hints.fast_path = self.fast_path.unwrap_or(hints.fast_path);
+        if self.puts_counter.is_some() || self.no_puts_counter {
+            hints.puts_counter = self.puts_counter;
+        }
+        self.standard.change(hints);
+    }
 }
 
 impl StandardKeys {
@@ -195,13 +207,15 @@ pub(crate) fn keys(info: MPI_Info) -> Result<InfoKeys, Fault> {
     if info == MPI_INFO_NULL {
         return Ok(InfoKeys::default());
     }
+    let raised = value(info, &NOTIFY_PUTS, parse_counter)?;
     let keys = InfoKeys {
         serve: value(info, &SERVE, parse)?,
         reach: value(info, &TRANSPORT, parse_reach)?,
         fast_path: value(info, &FAST_PATH, parse)?,
         pattern_fences: value(info, &FENCE, parse_fence)?,
         max_counters: value(info, &MAX_COUNTERS, parse_counters)?,
-        puts_counter: value(info, &NOTIFY_PUTS, parse_counter)?,
+        puts_counter: raised.flatten(),
+        no_puts_counter: raised == Some(None),
         flags: read_flags(info)?,
         standard: standard_keys(info)?,
     };
@@ -495,10 +509,14 @@ fn parse_counters(text: &[u8]) -> Option<u32> {
 }
 
 /// The number of a counter, plus 1: the number of counters that there must be, which is an int.
-fn parse_counter(text: &[u8]) -> Option<NonZeroU32> {
+/// `Some(None)`: none.
+fn parse_counter(text: &[u8]) -> Option<Option<NonZeroU32>> {
+    if text.trim_ascii() == b"none" {
+        return Some(None);
+    }
     let number = parse_counters(text)? + 1;
     c_int::try_from(number).ok()?;
-    NonZeroU32::new(number)
+    NonZeroU32::new(number).map(Some)
 }
 
 /// The key under which the host stores `key`: the short spelling if `key` is a reorder flag that is
@@ -594,8 +612,9 @@ mod tests {
         assert_eq!(parse_counters(b"-1"), None);
         assert_eq!(parse_counters(b"3000000000"), None);
         assert_eq!(parse_counters(b"many"), None);
-        assert_eq!(parse_counter(b"0"), NonZeroU32::new(1));
-        assert_eq!(parse_counter(b"2147483646"), NonZeroU32::new(c_int::MAX as u32));
+        assert_eq!(parse_counter(b"0"), Some(NonZeroU32::new(1)));
+        assert_eq!(parse_counter(b"2147483646"), Some(NonZeroU32::new(c_int::MAX as u32)));
+        assert_eq!(parse_counter(b"none"), Some(None));
         assert_eq!(parse_counter(b"2147483647"), None);
     }
 }

@@ -157,7 +157,7 @@ impl FastPath {
 }
 
 /// Entries of the table by window handle. If two windows share one, it belongs to the newer window.
-const ENTRIES: usize = 64;
+const ENTRIES: usize = 1024;
 /// Every so many calls of a thread, one enters the runtime and so makes progress [PR-1].
 const CALLS_PER_ENTRY: u32 = 256;
 
@@ -172,7 +172,7 @@ static FREE: Mutex<Vec<&'static FastPath>> = Mutex::new(Vec::new());
 
 #[inline(always)]
 fn slot_of(handle: u64) -> &'static AtomicPtr<FastPath> {
-    &ENTRY_OF[(handle.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize % ENTRIES]
+    &ENTRY_OF[(handle.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as usize % ENTRIES]
 }
 
 /// A fast path for the window of this handle, closed. The caller holds the guard.

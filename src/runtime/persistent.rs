@@ -161,10 +161,10 @@ impl PersistentRequests {
     pub(crate) fn insert_recorded(
         &mut self,
         request: u64,
-        (handle, window): (HostHandle, WindowId),
+        (handle, window, lane): (HostHandle, WindowId, u32),
         kept: Kept,
     ) -> Key {
-        let key = self.recorded.insert(Recorded::new(kept));
+        let key = self.recorded.insert(Recorded::new(kept, lane));
         self.add(request, Some(handle), Source::Recorded(window, key));
         key
     }
@@ -230,7 +230,8 @@ impl PersistentRequests {
                 continuations::with(|all| all.start(group));
             }
             Source::Recorded(window, key) => {
-                self.recorded[key].start(&mut windows[window])?;
+                let recorded = &mut self.recorded[key];
+                recorded.start(windows.on_lane(window, recorded.lane))?;
             }
             Source::ProcNull | Source::WindowGone => notice.state = State::Complete(None),
         }
@@ -245,7 +246,8 @@ impl PersistentRequests {
     ) -> Result<(), NotStarted> {
         let Some(notice) = self.table.get(&request) else { return Err(NotStarted::Active) };
         if let Source::Recorded(window, key) = notice.source {
-            return self.recorded[key].may_start(&mut windows[window]);
+            let recorded = &mut self.recorded[key];
+            return recorded.may_start(windows.on_lane(window, recorded.lane));
         }
         match (notice.state(windows), notice.source) {
             (State::Inactive, Source::WindowGone) => Err(NotStarted::WindowGone),
@@ -292,6 +294,16 @@ impl PersistentRequests {
         }
         self.note();
         true
+    }
+
+    /// Has the requests of a duplicate that is about to be freed name the original.
+    pub(crate) fn rename(&mut self, duplicate: HostHandle, original: HostHandle) {
+        self.table.retain(|_, notice| {
+            if notice.handle == Some(duplicate) {
+                notice.handle = Some(original);
+            }
+            true
+        });
     }
 
     /// Detaches the requests of a window that is about to be freed. They keep their state and

@@ -240,13 +240,15 @@ impl Kept {
 #[derive(Debug)]
 pub(crate) struct Recorded {
     pub(super) kept: Kept,
+    /// Of the handle that it was made on [DU-2].
+    pub(crate) lane: u32,
     state: State,
     pending: Pending,
 }
 
 impl Recorded {
-    pub(crate) fn new(kept: Kept) -> Self {
-        Recorded { kept, state: State::Inactive, pending: Pending::new() }
+    pub(crate) fn new(kept: Kept, lane: u32) -> Self {
+        Recorded { kept, lane, state: State::Inactive, pending: Pending::new() }
     }
 
     /// Whether it can be started. Changes nothing [PE-2].

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use super::fast_path::{self, MappedTarget};
 use super::process::Host;
 use super::transport::with_port;
-use super::window::{HostHandle, Window};
+use super::window::{Hints, HostHandle, Window};
 use crate::engine::Rank;
 use crate::engine::slab::{Key, Slab};
 use crate::transport::shm::protocol::{load_waits, order_load};
@@ -49,8 +49,8 @@ impl WindowId {
 /// What the registry knows of a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandleState {
-    /// This library serves the window.
-    Ours(WindowId),
+    /// This library serves the window. The handle's lane is 0 for the original [DU-1].
+    Ours(WindowId, u32),
     /// As [`Ours`](Self::Ours), while calls on the window are recorded for a persistent epoch.
     Recording(WindowId),
     /// Made by an interposed constructor and left to the host.
@@ -191,7 +191,8 @@ impl Registry {
     }
 
     /// Makes this the window of the present call again, after other threads may have called.
-    pub(crate) fn call_again(&mut self, id: WindowId) {
+    pub(crate) fn call_again(&mut self, id: WindowId, lane: u32) {
+        self.select(id, lane);
         if self.windows.last_id != id {
             self.windows.set_last(id);
         }
@@ -215,8 +216,8 @@ impl Registry {
     /// Has calls on the window find [`HandleState::Recording`] from now on, or no longer.
     pub(crate) fn set_recording(&mut self, id: WindowId, recording: bool) {
         let handle = self[id].handle;
-        let state = if recording { HandleState::Recording } else { HandleState::Ours };
-        self.set(handle, state(id));
+        let ours = HandleState::Ours(id, 0);
+        self.set(handle, if recording { HandleState::Recording(id) } else { ours });
     }
 
     /// The window of a handle and the memory of `target`, if the call before was on the same window
@@ -350,7 +351,8 @@ impl Registry {
             return true;
         }
         match self.state(handle) {
-            Some(HandleState::Ours(id)) => {
+            Some(HandleState::Ours(id, lane)) => {
+                self.select(id, lane);
                 self.windows.set_last(id);
                 self.attend(id);
                 true
@@ -361,6 +363,47 @@ impl Registry {
             }
             Some(HandleState::Recording(_) | HandleState::Freed) | None => false,
         }
+    }
+
+    /// Has the next calls on a window be those on the handle of this lane; on the original, if that
+    /// handle is gone.
+    pub(crate) fn select(&mut self, id: WindowId, lane: u32) {
+        let Some(window) = self.windows.get_mut(id) else { return };
+        if window.lane() != lane && (window.select(lane) || window.select(0)) {
+            // Which is found by its handle.
+            self.windows.forget_last(id);
+        }
+    }
+
+    /// A window, for calls on the handle of this lane.
+    pub(crate) fn on_lane(&mut self, id: WindowId, lane: u32) -> &mut Window {
+        self.select(id, lane);
+        &mut self[id]
+    }
+
+    /// Adds a duplicate of a window that we serve. False if the window has been freed, or has too
+    /// many.
+    pub(crate) fn insert_duplicate(
+        &mut self,
+        id: WindowId,
+        handle: HostHandle,
+        hints: Hints,
+    ) -> bool {
+        let window = self.windows.get_mut(id);
+        let Some(lane) = window.and_then(|window| window.add_duplicate(handle, hints)) else {
+            return false;
+        };
+        self.set(handle, HandleState::Ours(id, lane));
+        true
+    }
+
+    /// Removes a duplicate. Its handle is remembered as freed.
+    pub(crate) fn remove_duplicate(&mut self, id: WindowId, handle: HostHandle, lane: u32) {
+        self.windows.forget_last(id);
+        if let Some(window) = self.windows.get_mut(id) {
+            window.remove_duplicate(lane);
+        }
+        self.mark_freed(handle, HandleState::Ours(id, lane));
     }
 
     /// The state of a handle. `None` if no interposed constructor has returned it.
@@ -453,7 +496,7 @@ impl Registry {
         if let Some(window) = self.windows.get_mut(id) {
             window.port.set_cookie(id.word());
         }
-        self.set(handle, HandleState::Ours(id));
+        self.set(handle, HandleState::Ours(id, 0));
         if let Some(number) = number {
             self.by_doorbell.entry(slot(number)).or_default().push(id);
         }
@@ -474,7 +517,7 @@ impl Registry {
     /// Removes a window that we served. Its handle is remembered as freed.
     pub(crate) fn remove_ours(&mut self, id: WindowId) -> Option<Box<Window>> {
         let window = self.windows.remove(id)?;
-        self.mark_freed(window.handle, HandleState::Ours(id));
+        self.mark_freed(window.handle, HandleState::Ours(id, 0));
         self.shared -= usize::from(window.size > 1);
         self.attended.retain(|other| *other != id);
         self.publish_attended();
@@ -613,6 +656,13 @@ impl WindowSlab {
         (self.last_handle, self.last_id) = (window.handle.0, id);
         self.last_to_get = if load_waits() { NO_HANDLE } else { self.last_handle };
         self.last = Some(window);
+    }
+
+    /// As [`clear_last`](Self::clear_last), if this window was called last.
+    fn forget_last(&mut self, id: WindowId) {
+        if self.last_id == id {
+            self.clear_last();
+        }
     }
 
     /// Puts the window that was called last back into its slot.

@@ -12,6 +12,7 @@
 //! | LK-1 to LK-6 | `locks`, and `tests/loom/lock.rs` for what is concurrent |
 //! | FL-1, FE-1 | `flush`, `fence` |
 //! | FE-3, FE-4 | `pattern_fences` |
+//! | DU-1, DU-2 | `lanes` |
 //! | direct routes to the transport | `routes` |
 //! | RQ-4 to RQ-6, R-forms | `requests` |
 //! | notifications | `notify`, `tagged`, `tag_matching` |
@@ -33,6 +34,7 @@ mod fence;
 mod flush;
 mod folded;
 mod folded_fence;
+mod lanes;
 mod lifecycle;
 mod locks;
 mod matching;

@@ -83,6 +83,10 @@ impl From<SyncError> for Fault {
             SyncError::NotPosted => "no exposure epoch is open (post was not called)",
             SyncError::NotLocked => "the target is not locked",
             SyncError::NoPassiveEpoch => "no passive-target epoch is open for this target",
+            SyncError::UncheckedByOther => {
+                "the window's lock_all epoch, opened on another handle, has MPI_MODE_NOCHECK: \
+                 pass it here too"
+            }
             SyncError::AlreadyLocked => "the target is already locked by this process",
             SyncError::AccessOpen => "an access epoch is already open",
             SyncError::ExposureOpen => "an exposure epoch is already open",

@@ -51,6 +51,8 @@ host_calls! {
     comm_call_errhandler(comm: MPI_Comm, code: c_int) = PMPI_Comm_call_errhandler(comm, code);
     win_get_errhandler(win: MPI_Win, handler: &mut MPI_Errhandler) =
         PMPI_Win_get_errhandler(win, handler);
+    win_set_errhandler(win: MPI_Win, handler: MPI_Errhandler) =
+        PMPI_Win_set_errhandler(win, handler);
     win_call_errhandler(win: MPI_Win, code: c_int) = PMPI_Win_call_errhandler(win, code);
     errhandler_free(handler: &mut MPI_Errhandler) = PMPI_Errhandler_free(handler);
     add_error_code(class: c_int, code: &mut c_int) = PMPI_Add_error_code(class, code);

@@ -27,6 +27,13 @@ pub(crate) fn by_window(window: &Window, target: c_int) -> Checked<TargetNotific
 #[inline(never)]
 fn counted(window: &Window, target: c_int, number: NonZeroU32) -> Checked<TargetNotification> {
     let rank = args::rank(window, target, args::BEYOND)?;
+    if let Some(rank) = rank
+        && window.lane() != 0
+        && number.get() > window.port.counters_of(rank)
+    {
+        // Only this process knows that operations on the duplicate raise that counter [DU-4].
+        return Err(no_counter(window.port.counters_of(rank)));
+    }
     Ok(rank.map(|rank| (rank, Notification::counter(number.get() - 1))))
 }
 
@@ -80,6 +87,7 @@ fn no_counter(number: u32) -> Fault {
     }
     Fault::new(
         MPI_ERR_ARG,
-        "notification_idx is not below the target's number of counters (MPIX_Win_get_num_notify)",
+        "notification_idx, or the info key mpix_rma_notify_puts of a duplicate, is not below the \
+         target's number of counters (MPIX_Win_get_num_notify)",
     )
 }

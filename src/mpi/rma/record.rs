@@ -121,6 +121,12 @@ fn none_recorded() -> Fault {
 fn begin(mut guard: Guard, request: Out<'_, MPI_Request>) -> Done {
     require(request, NO_REQUEST)?;
     let id = guard.windows.called_id();
+    if guard[id].has_duplicates() {
+        return Err(Fault::new(
+            MPI_ERR_RMA_SYNC,
+            "no epoch can be recorded on a window that has duplicates (MPIX_Win_dup)",
+        ));
+    }
     let key = make_request(&mut guard, id, Kept::Recording, request)?;
     let window = &mut guard[id];
     window.close_fast_path();

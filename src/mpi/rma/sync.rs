@@ -332,10 +332,10 @@ fn wait_for_earlier_locks(
 
 #[inline(never)]
 fn wait_for_locks(mut guard: Guard) -> Guard {
-    let called = guard.windows.called_id();
+    let (called, lane) = (guard.windows.called_id(), guard.windows.called().lane());
     while let Some(id) = guard.windows.awaiting_lock() {
         guard = wait_until(guard, id, |window| !window.awaits_open_lock());
-        guard.windows.call_again(called);
+        guard.windows.call_again(called, lane);
     }
     guard
 }

@@ -21,7 +21,7 @@ fn objection(window: &Window, number: c_int) -> Option<Fault> {
             "num is beyond what the info key mpi_assert_max_num_notify has asserted";
         return refuse(MPI_ERR_ARG, ASSERTED);
     }
-    if window.hints.puts_counter.is_some_and(|least| wanted < least.get()) {
+    if wanted < window.counters_in_use() {
         const RAISED: &str = "num leaves out the counter of the info key mpix_rma_notify_puts";
         return refuse(MPI_ERR_ARG, RAISED);
     }

@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use super::duplicate;
 use crate::mpi::abi::error::{Fault, Place, boundary, raise};
 use crate::mpi::abi::host::exports;
 use crate::mpi::abi::host_calls;
@@ -15,7 +16,8 @@ use crate::runtime::progress::{note_live, nothing_lives, wait_until};
 use crate::runtime::{Guard, HandleState, HostHandle, Window, WindowId, enter};
 use crate::transport::Proposal;
 
-/// Frees a window. One of ours completes its closed epochs first. If an epoch is open in any
+/// Frees a window. A duplicate is freed locally; the original not before its duplicates [DU-3].
+/// One of ours completes its closed epochs first. If an epoch is open in any
 /// process, all processes get `MPI_ERR_RMA_SYNC`, and the window stays usable [RQ-5]. Open epochs
 /// of a broken window can never be closed, so they do not keep it from being freed.
 ///
@@ -33,6 +35,7 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut MPI_Win) -> c_int {
         let window = unsafe { *win };
         let handle = HostHandle(window.key());
         let mut guard = enter();
+        let mut lane = 0;
         let (state, ours) = (guard.windows.state(handle), guard.windows.ours(handle));
         match ours {
             Some(id) if guard[id].recorder.is_some() => {
@@ -40,7 +43,15 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut MPI_Win) -> c_int {
                 return raise(CALL, Place::Window(window), record::not_allowed());
             }
             Some(id) => {
-                if let Err(fault) = settle(guard, id) {
+                lane = guard[id].lane();
+                let settled = if lane == 0 {
+                    settle(guard, id)
+                } else {
+                    let settled = duplicate::settle(&guard[id]);
+                    drop(guard);
+                    settled
+                };
+                if let Err(fault) = settled {
                     return raise(CALL, Place::Window(window), fault);
                 }
             }
@@ -54,6 +65,7 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut MPI_Win) -> c_int {
         let code = unsafe { PMPI_Win_free(win) };
         match ours {
             _ if code != MPI_SUCCESS => {}
+            Some(id) if lane != 0 => duplicate::discard(id, handle, lane),
             Some(id) => discard(id),
             None if state == Some(HandleState::Host) => enter().windows.remove_host(handle),
             None => {}
@@ -76,19 +88,26 @@ fn settle(mut guard: Guard, id: WindowId) -> Done {
         || ours.engine.expectations_waiting() != 0;
     // A call that waits for a request does not keep the window from being freed: its request ends
     // below, and `discard` waits until the call has left.
-    let objection = ours.waiting != ours.request_waits || (open && !broken);
+    let duplicated = ours.has_duplicates();
+    let objection = ours.waiting != ours.request_waits || (open && !broken) || duplicated;
     let proposal = match () {
         () if objection => Proposal::Objection,
         () if rests(ours) => Proposal::Ready,
         () => Proposal::Busy,
     };
     let (mut guard, decision) = agree(guard, id, proposal);
+    if duplicated {
+        return Err(Fault::new(
+            MPI_ERR_RMA_SYNC,
+            "a duplicate of this window has not been freed (MPIX_Win_dup)",
+        ));
+    }
     match decision {
         Proposal::Objection => {
             return Err(Fault::new(
                 MPI_ERR_RMA_SYNC,
-                "an epoch is open on this window in some process, or a wait for notifications \
-                 pending",
+                "in some process, an epoch is open on this window, a wait for notifications is \
+                 pending, or a duplicate has not been freed",
             ));
         }
         Proposal::Busy => {

@@ -51,6 +51,11 @@ impl HostWindow {
         Err(Fault::new(class, "the host cannot make another window"))
     }
 
+    /// The window, which this still owns.
+    pub(super) fn get(&self) -> MPI_Win {
+        self.0
+    }
+
     /// Gives the window to the application.
     pub(super) fn keep(self) -> MPI_Win {
         std::mem::ManuallyDrop::new(self).0

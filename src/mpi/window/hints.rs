@@ -4,6 +4,7 @@
 
 use std::ffi::c_int;
 
+use super::duplicate;
 use super::free::any_objection;
 use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
@@ -16,7 +17,7 @@ use crate::mpi::rma::record;
 use crate::runtime::progress::wait_until;
 use crate::runtime::{Guard, WindowId};
 
-/// Changes the hints of a window. Collective.
+/// Changes the hints of a window. Collective; local on a duplicate.
 ///
 /// # Safety
 /// As MPI says of the call.
@@ -29,6 +30,11 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
         win,
         |guard| {
             let id = guard.windows.called_id();
+            if guard[id].lane() != 0 {
+                return duplicate::set_info(guard, info, |info| {
+                    refused = host_calls::win_set_info(win, info.get());
+                });
+            }
             let keys = if info == MPI_INFO_NULL {
                 Err(Fault::new(MPI_ERR_INFO, "info is MPI_INFO_NULL"))
             } else {
@@ -48,7 +54,8 @@ pub unsafe extern "C" fn MPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int
                 ));
             }
             let mut guard = change_fences(guard, id, keys.pattern_fences)?;
-            keys.standard.change(&mut guard[id].hints);
+            // Other threads may have called on duplicates meanwhile.
+            keys.standard.change(&mut guard.windows.on_lane(id, 0).hints);
             drop(guard);
             refused = host_calls::win_set_info(win, ForHost::of(info).get());
             Ok(())
@@ -95,7 +102,7 @@ fn change_fences(guard: Guard, id: WindowId, wanted: Option<bool>) -> Checked<Gu
              open fence epoch",
         ));
     }
-    guard[id].hints.pattern_fences = pattern;
+    guard.windows.on_lane(id, 0).hints.pattern_fences = pattern;
     guard[id].close_fast_path();
     Ok(guard)
 }

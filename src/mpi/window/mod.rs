@@ -8,6 +8,7 @@
 //! | `counters` | how many notification counters each process has |
 //! | `attributes`, `hints` | the attributes and info keys of a window |
 //! | `fortran` | the attributes, for Fortran |
+//! | `duplicate` | `MPIX_Win_dup` |
 //! | `free` | `MPI_Win_free` |
 //!
 //! The handle of a window of ours is a real window of the host without memory, of this process
@@ -41,6 +42,7 @@ use handle::HostWindow;
 mod attributes;
 mod constructors;
 mod counters;
+mod duplicate;
 mod fortran;
 mod free;
 mod handle;
@@ -49,6 +51,7 @@ mod memory;
 
 pub(crate) use attributes::{MPI_Win_get_attr, NOTIFICATION_VALUE_UB, is_ours};
 pub(crate) use counters::set_number;
+pub(crate) use duplicate::MPIX_Win_dup;
 
 /// The arguments of a constructor.
 struct Wanted {

@@ -1,5 +1,6 @@
 //! One window of this process: its engine, its port, and the requests that are bound to it.
 
+mod handles;
 mod info;
 mod known_targets;
 mod lock_spin;
@@ -19,6 +20,7 @@ use crate::engine::{self, Notified, Outcome, Rank, RequestId, SyncError, Watch};
 use crate::transport::shm::RaisedBefore;
 use crate::transport::shm::protocol::{AccumulateAddress, order_completed};
 
+use handles::{Handles, only_copies};
 use known_targets::KnownTargets;
 use lock_spin::LockSpin;
 
@@ -118,8 +120,11 @@ pub(crate) struct Window {
     pub(crate) engine: engine::Window,
     /// Moves the data.
     pub(crate) port: Transport,
-    /// The host's window, by which the application names this one.
+    /// The host's window, by which the application names this one. While calls on a duplicate are
+    /// made, this is its handle, and `hints`, `only_copies` and `fast_path` are its own.
     pub(crate) handle: HostHandle,
+    /// The other handles, if the window has been duplicated.
+    handles: Option<Box<Handles>>,
     /// Number of processes of the window.
     pub(crate) size: u32,
     /// Calls that close an epoch poll, since operations may still be in flight.
@@ -192,13 +197,14 @@ impl Window {
     ) -> Self {
         engine.set_waits_per_sweep(WAITS_PER_SWEEP);
         let polls = port.needs_polling();
-        let only_copies = hints.fast_path && hints.puts_counter.is_none();
+        let only_copies = only_copies(&hints);
         let fast_path =
             (multiple() && only_copies && port.is_mapped()).then(|| fast_path::make(handle.0));
         Self {
             engine,
             port,
             handle,
+            handles: None,
             size,
             polls,
             polls_before_arming: 0,
@@ -270,6 +276,9 @@ impl Window {
     pub(crate) fn close_fast_path(&self) {
         if let Some(fast_path) = self.fast_path {
             fast_path.close();
+        }
+        if self.handles.is_some() {
+            self.close_other_fast_paths();
         }
     }
 

@@ -136,6 +136,26 @@ impl RankMut<'_> {
         let meaning = self.world.net.model.flush(self.me, target, false);
         self.with_request(meaning, |w, p| w.flush(p, target))
     }
+    /// Flushes on a lane. The test knows which operations it covers.
+    pub fn flush_on(&mut self, lane: u32, target: impl Into<Option<Rank>>) -> Req {
+        let target = target.into();
+        self.on_lane(lane, |w, p| w.flush(p, target))
+    }
+    /// Leaves the lock_all epoch to other lanes, which are known to have it.
+    pub fn leave_on(&mut self, lane: u32) -> Req {
+        self.on_lane(lane, |w, p| w.unlock_all(p))
+    }
+    fn on_lane(
+        &mut self,
+        lane: u32,
+        f: impl FnOnce(&mut Window, &mut RankPort<'_>) -> Result<Outcome, SyncError>,
+    ) -> Req {
+        let unknown = Meaning::Flush { local: false, covers: Vec::new(), epochs: Vec::new() };
+        self.with_request(unknown, |w, p| {
+            w.select_lane(lane);
+            f(w, p)
+        })
+    }
     pub fn flush_local(&mut self, target: impl Into<Option<Rank>>) -> Req {
         let target = target.into();
         let meaning = self.world.net.model.flush(self.me, target, true);

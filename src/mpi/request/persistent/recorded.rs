@@ -26,8 +26,8 @@ pub(crate) fn make(
     if host_calls::null_recv_init(request::comm_in_use(), &mut made) != MPI_SUCCESS {
         return None;
     }
-    let handle = guard[window].handle;
-    let key = guard.persistent.insert_recorded(made.key(), (handle, window), kept);
+    let (handle, lane) = (guard[window].handle, guard[window].lane());
+    let key = guard.persistent.insert_recorded(made.key(), (handle, window, lane), kept);
     request.write(made);
     Some(key)
 }
@@ -85,7 +85,7 @@ pub(super) fn wait(
 pub(super) fn start(mut guard: Guard, (window, key): (WindowId, Key)) -> Result<(), NotStarted> {
     let runtime = &mut *guard;
     let Some(recorded) = runtime.persistent.recorded(key) else { return Ok(()) };
-    let found = &mut runtime.windows[window];
+    let found = runtime.windows.on_lane(window, recorded.lane);
     recorded.may_start(found)?;
     let waits = recorded.start(found)?;
     if !found.is_attended() {
