@@ -18,7 +18,7 @@ unexport CARGO_TARGET_DIR
 .NOTPARALLEL:
 .SECONDARY:
 .PHONY: help prefixes deps deps-aarch64 build install demo latency latency-netns overhead \
-    programs ab idle continuations scale threads mates notify tasks lu transactions simulator \
+    programs ab idle continuations scale threads mates notify tasks bsp lu transactions simulator \
     figures figures-full swarm mutants fuzz fuzz-corpus check test test-all test-rust test-loom \
     test-lint test-c test-netns test-verbs test-random test-small test-schedule test-hosts \
     test-conformance test-valgrind test-aarch64 clean
@@ -46,7 +46,7 @@ help: ## list targets and variables
 	@echo "  GUESTS, LOSS, TRANSPORT, TIMES, COMPARE"
 	@echo "           make test-verbs: see tests/rxe/README.md"
 	@echo "  DEMO, LATENCY, OVERHEAD, PROGRAMS, AB, IDLE, MATES, NOTIFY, LU, TRANSACTIONS,"
-	@echo "  CONTINUATIONS, TASKS, SIMULATE"
+	@echo "  CONTINUATIONS, TASKS, BSP, SIMULATE"
 	@echo "           options of microbench/demo.py, ..., simulate.py: DEMO='--iterations 20'"
 
 deps: ## install missing packages (as root, with apt), or name them
@@ -130,6 +130,9 @@ notify: deps prefixes ## latency of notified puts, messages, and puts with flags
 tasks: deps prefixes ## programs with tasks: two-sided messages and notified puts
 	$(PYTHON) microbench/tasks.py $(BENCH_HOSTS) $(TASKS)
 
+bsp: deps prefixes ## bulk-synchronous programs: barrier and pattern fences, counters, messages
+	$(PYTHON) microbench/bsp.py $(BENCH_HOSTS) $(BSP)
+
 lu: deps prefixes ## LU decomposition: plain hosts, blocking and nonblocking epochs
 	$(PYTHON) microbench/lu.py $(BENCH_HOSTS) $(LU)
 
@@ -210,6 +213,7 @@ test-small: prefixes simulator test-schedule ## all benchmarks, in a small size
 	$(PYTHON) microbench/threads.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/notify.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/tasks.py $(BENCH_HOSTS) $(SMALL) --no-figures
+	$(PYTHON) microbench/bsp.py $(BENCH_HOSTS) $(SMALL) --no-figures
 	$(PYTHON) microbench/lu.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/transactions.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/simulate.py $(SMALL)/simulated --no-figures

@@ -26,15 +26,17 @@ fi
 
 # shellcheck disable=SC2086  # the flags and sources are lists of words
 for program in patterns latency lu transactions overhead notify idle mates scale threads \
-    instructions continuations persistent fences tasks; do
+    instructions continuations persistent fences tasks bsp; do
     sources="$here/$program/*.c $here/common/*.c"
     case $program in
     lu | transactions) # at -O2, compilers differ in what they vectorize
         sources="-O3 $sources $here/executor/*.c $here/schedule/$program.c" ;;
     tasks) # the library finds the tasking runtime in the program
         sources="-rdynamic $sources" ;;
+    bsp) # the same sums in every inlined copy
+        sources="-ffp-contract=off $sources" ;;
     esac
-    [ $program = tasks ] ||
+    [ $program = tasks ] || [ $program = bsp ] ||
         "$mpicc" $flags -DPLAIN_HOST $sources -o "$out/$program-plain" -lm -pthread
     [ "$prefix" = - ] && continue
     # The library must precede the host's, which the wrapper puts last.
