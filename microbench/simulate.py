@@ -170,7 +170,8 @@ def bsp(checks):
     for seed in ("2", "3"):
         yield run(1024, "--programs", "jacobi", "--seed", seed)
         yield run(16384, *FENCES, "--seed", seed)
-    for change in ("latency=350", "latency=1400", "gap=5", "gap=20"):
+    for change in ("latency=350", "latency=1400", "gap=5", "gap=20", "atomic_gap=25",
+                   "atomic_gap=100"):
         yield run(1024, "--programs", "jacobi",
                   profile=("--profile", "ndr-2024", "--set", change, "bsp"))
     yield from (run(ranks, *FENCES, profile=("--profile", "qdr-2014", "bsp"))
