@@ -253,6 +253,7 @@ fn every_contract_violation_is_detected() {
         (Violation::DelayAccumulate, "memory completion"),
         (Violation::StaleTail, "exclusion"),
         (Violation::KeepCredit, "liveness leak"),
+        (Violation::Unordered, "memory"),
         (Violation::EarlyNotification, "completion"),
         (Violation::LoseNotification, "count liveness leak"),
         (Violation::RepeatNotification, "count"),

@@ -91,7 +91,7 @@ impl Generator {
     /// Some operations to `target`.
     pub fn operations(&mut self, open: &mut Open, target: Rank) {
         for _ in 0..self.rng.u32(0..4) {
-            match self.rng.u8(0..21) {
+            match self.rng.u8(0..22) {
                 0..=2 => self.own_put(open, target),
                 3 => self.own_accumulate(open, target),
                 4 => self.count_up(open, target),
@@ -104,6 +104,7 @@ impl Generator {
                 12 => self.shaped_sequence(open, target),
                 13..=15 => self.notifying(open, target),
                 16..=18 => self.telling(open, target),
+                19 => self.in_order(open, target),
                 _ => self.flush(open, target),
             }
         }
@@ -142,6 +143,36 @@ impl Generator {
         let target = self.rng.bool().then_some(target);
         self.step(open.me, Step::Order { window: open.window, target });
         self.count(if target.is_some() { "order" } else { "order_all" });
+    }
+
+    /// Operations of several kinds on one word, each of which takes effect after those before.
+    fn in_order(&mut self, open: &mut Open, target: Rank) {
+        if !self.features.orders {
+            return;
+        }
+        let (disp, mut held) = (self.alloc(open.window, target, 8), 0);
+        for _ in 0..self.rng.u32(2..6) {
+            let operand = self.value();
+            let kinds = [OpKind::Put, OpKind::Get, OpKind::Accumulate, OpKind::GetAccumulate];
+            let kind = kinds[self.rng.usize(0..4)];
+            let fetches = matches!(kind, OpKind::Get | OpKind::GetAccumulate);
+            let expect = if fetches { Expect::Exactly(held) } else { Expect::Open };
+            let reads = kind == OpKind::Get;
+            let source = if reads { Source::Nothing } else { Source::Value(operand) };
+            let adds = matches!(kind, OpKind::Accumulate | OpKind::GetAccumulate);
+            let reduction = if adds { reduction::SUM } else { reduction::REPLACE };
+            self.issue(open, Plan { kind, reduction, target, disp, source, expect, ..NO_OP });
+            held = match kind {
+                OpKind::Put => operand,
+                OpKind::Get => held,
+                _ => held + operand,
+            };
+            self.order(open, target);
+        }
+        let content = Content { window: open.window, rank: target, disp, len: 8, value: held };
+        self.program.end.push(content);
+        open.puts.push(content);
+        self.count("operations in order");
     }
 
     /// An accumulate to memory of its own.

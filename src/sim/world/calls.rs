@@ -51,6 +51,10 @@ impl<S: Script> World<S> {
             .call(rank, step, watch)
             .map_err(|error| self.stuck(StuckBecause::Refused { rank, error }))?;
         self.net.note(u64::from(rank) << 32 ^ self.net.clock());
+        // Any call may complete epochs that were closed before.
+        for window in 0..self.net.windows() {
+            self.report(rank, window, watch);
+        }
         self.watch_after(rank, watch);
         Ok(flow)
     }

@@ -86,6 +86,7 @@ impl<S: Script> World<S> {
                     }
                 }
             }
+            self.report(rank, window, watch);
             self.watch_after(rank, watch);
         }
         self.end_parts(rank, slot, watch);
@@ -146,7 +147,6 @@ impl<S: Script> World<S> {
         if let Outcome::Pending(id) = outcome {
             self.process(rank).bind(window, id, slot);
         }
-        self.report(rank, window, watch);
     }
 
     /// The request in a slot has all its parts.
