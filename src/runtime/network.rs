@@ -78,6 +78,24 @@ impl Network {
         }
         any
     }
+
+    /// From now on, packets to one process wait for each other, until
+    /// [`send_held`](Self::send_held).
+    #[inline]
+    pub(crate) fn hold(&self) {
+        for context in self.job.iter().chain(&self.own) {
+            context.borrow().hold();
+        }
+    }
+
+    /// Sends the packets that have waited since [`hold`](Self::hold). Those to one process travel
+    /// together.
+    #[inline]
+    pub(crate) fn send_held(&self) {
+        for context in self.job.iter().chain(&self.own) {
+            context.borrow().send_held();
+        }
+    }
 }
 
 /// Ends a context unless a window uses it. True if it was ended.

@@ -108,6 +108,7 @@ fn sweep_some(state: &mut State, with_network: bool) -> bool {
         any |= state.windows.check_next(&host);
     }
     let mut at = 0;
+    state.network.hold();
     loop {
         match state.windows.attended(at, &host) {
             Attended::Busy { window, moved } => {
@@ -115,9 +116,11 @@ fn sweep_some(state: &mut State, with_network: bool) -> bool {
                 at += 1;
             }
             Attended::Idle { moved } => any |= moved,
-            Attended::End => return any,
+            Attended::End => break,
         }
     }
+    state.network.send_held();
+    any
 }
 
 /// Idle sweeps that a hook makes after one in which something moved.

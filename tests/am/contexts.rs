@@ -245,6 +245,83 @@ fn agreements_of_windows_do_not_mix() {
     assert!(!(0..5).any(expects), "nothing is due any more");
 }
 
+/// A flush of many windows sends one message to each process [FL-2].
+#[test]
+fn packets_that_are_held_travel_together() {
+    let world = World::new(3);
+    let mut windows: Vec<_> = (0..100).map(|_| world.window(&[0, 1, 2])).collect();
+    world.contexts[0].borrow().hold();
+    for (at, window) in windows.iter_mut().enumerate() {
+        for to in [1, 2] {
+            let packet = mark(&mut window[0], at as u32);
+            window[0].send(to, packet);
+        }
+        assert!(!window[0].is_quiet(), "its packets have not left");
+    }
+    assert_eq!(world.hub.lock().unwrap().messages, 0);
+    world.contexts[0].borrow().send_held();
+    assert_eq!(world.hub.lock().unwrap().messages, 2);
+    assert!(windows.iter_mut().all(|window| window[0].is_quiet()));
+    world.poll(1);
+    world.poll(2);
+    for (at, window) in windows.iter_mut().enumerate() {
+        assert_eq!(received(&mut window[1]), [(0, at as u32)]);
+        assert_eq!(received(&mut window[2]), [(0, at as u32)]);
+    }
+    let packet = mark(&mut windows[0][0], 0);
+    windows[0][0].send(1, packet);
+    assert_eq!(world.hub.lock().unwrap().messages, 3, "nothing is held any more");
+}
+
+/// Bundles keep the order of packets, also of those that are too long to join one.
+#[test]
+fn held_packets_stay_in_order() {
+    let world = World::new(2);
+    let mut windows = [world.window(&[0, 1]), world.window(&[0, 1])];
+    let mut rng = fastrand::Rng::with_seed(11);
+    let mut sent = [Vec::new(), Vec::new()];
+    for turn in 0..60 {
+        world.contexts[0].borrow().hold();
+        for _ in 0..rng.u32(0..200) {
+            let (at, counter) = (rng.usize(0..2), rng.u32(0..1000));
+            let mut packet = mark(&mut windows[at][0], counter);
+            (0..rng.usize(0..200)).for_each(|_| packet.push(&Record::Notify(0)));
+            windows[at][0].send(1, packet);
+            sent[at].push((0, counter));
+        }
+        world.contexts[0].borrow().send_held();
+        while world.poll(1) {}
+        for at in 0..2 {
+            let arrived = received(&mut windows[at][1]);
+            assert_eq!(arrived, std::mem::take(&mut sent[at]), "turn {turn}, window {at}");
+        }
+    }
+}
+
+#[test]
+fn a_malformed_bundle_is_refused_by_all_windows() {
+    let bundle = |rest: &[u8]| {
+        let mut packet = Packet::new().holding(Content::Bundle);
+        packet.bytes.extend_from_slice(rest);
+        packet.bytes
+    };
+    let nested = bundle(&[]);
+    let mut in_bundle = (nested.len() as u64).to_ne_bytes().to_vec();
+    in_bundle.extend_from_slice(&nested);
+    let cases: [&[u8]; 5] =
+        [&[1; 7], &[0; 8], &100u64.to_ne_bytes(), &u64::MAX.to_ne_bytes(), &in_bundle];
+    for rest in cases {
+        let world = World::new(2);
+        let mut windows = [world.window(&[0, 1]), world.window(&[0, 1])];
+        world.hub.lock().unwrap().deliver(0, 1, bundle(rest));
+        while world.poll(1) {}
+        for window in &mut windows {
+            let empty = window[1].receive().map(|(rank, packet)| (rank, packet.bytes));
+            assert_eq!(empty, Some((0, Vec::new())), "{rest:?}");
+        }
+    }
+}
+
 #[test]
 fn other_contents_are_told_apart() {
     let handshake = Packet::new().holding(Content::Handshake);

@@ -46,6 +46,9 @@ pub struct Hub {
     pub seed: u64,
     /// Number of packets of windows sent, without their agreements.
     pub sent: u64,
+    /// Number of messages sent. One may carry packets of several windows.
+    #[allow(dead_code, reason = "only tests of contexts use it")]
+    pub messages: u64,
     /// Modifies packets before delivery.
     pub tamper: Option<fn(Rank, &mut Vec<u8>)>,
     /// The contexts of the processes, once there is a window.
@@ -70,6 +73,7 @@ impl Hub {
             ranks,
             seed,
             sent: 0,
+            messages: 0,
             tamper: None,
             contexts: Vec::new(),
             ports: Vec::new(),
@@ -201,6 +205,7 @@ impl Carrier for HubCarrier {
         let hub = self.hub();
         let mut hub = hub.lock().unwrap();
         hub.sent += u64::from(packet.content() == Some(Content::Records));
+        hub.messages += 1;
         let mut bytes = packet.bytes;
         if let Some(tamper) = hub.tamper {
             tamper(self.me, &mut bytes);

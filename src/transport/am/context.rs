@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::bundle::{self, Held};
 use super::carrier::{Carrier, Event, PortNumber, Process};
 use super::channel::{MAX_TAGS, TransferId};
 use super::wire::{Content, Packet};
@@ -75,6 +76,7 @@ pub struct Context {
     contacted: Vec<PortNumber>,
     /// Number of ports whose windows wait for messages.
     expecting: usize,
+    held: Held,
 }
 
 /// Port `number`. Not a method, so that the context's other fields stay usable.
@@ -97,6 +99,7 @@ impl Context {
             fresh_tags: 0..MAX_TAGS,
             contacted: Vec::new(),
             expecting: 0,
+            held: Held::default(),
         }
     }
 
@@ -148,14 +151,17 @@ impl Context {
                 else {
                     return self.distrust(from, packet);
                 };
+                if content == Content::Bundle {
+                    return self.unpack(from, packet);
+                }
                 let Some(port) = port_of(&mut self.ports, number) else {
                     log::debug!("dropped a message of process {from} for a window that has ended");
                     return self.carrier.recycle(packet);
                 };
-                match content {
-                    Content::Collective => port.collectives.push_back((from, packet)),
-                    Content::Records | Content::Handshake => port.packets.push_back((from, packet)),
-                }
+                let is_collective = content == Content::Collective;
+                let arrivals =
+                    if is_collective { &mut port.collectives } else { &mut port.packets };
+                arrivals.push_back((from, packet));
                 port.list(number, &mut self.contacted);
             }
             Event::Moved(number, transfer, bytes) => {
@@ -166,6 +172,47 @@ impl Context {
                 port.list(number, &mut self.contacted);
             }
         }
+    }
+
+    /// Handles the packets of a bundle. One that is malformed counts as an invalid packet.
+    fn unpack(&mut self, from: Process, bundle: Packet) {
+        for bytes in bundle::packets(&bundle) {
+            let mut packet = self.carrier.empty_packet();
+            packet.bytes.clear();
+            packet.bytes.extend_from_slice(bytes.unwrap_or_default());
+            match packet.content() {
+                Some(Content::Bundle) => self.distrust(from, packet),
+                _ => self.dispatch(Event::Arrived(from, packet)),
+            }
+        }
+        self.carrier.recycle(bundle);
+    }
+
+    /// Has packets wait for others to the same process, until [`send_held`](Self::send_held).
+    #[inline]
+    pub fn hold(&mut self) {
+        self.held.hold();
+    }
+
+    /// Sends the packets that have waited.
+    #[inline]
+    pub fn send_held(&mut self) {
+        self.held.send(&mut *self.carrier);
+    }
+
+    /// Sends a packet of a port. Never refuses.
+    pub(super) fn send(&mut self, port: PortNumber, to: Process, packet: Packet) {
+        if self.held.is_holding() {
+            self.held.add(&mut *self.carrier, port, to, packet);
+        } else {
+            self.carrier.send(port, to, packet);
+        }
+    }
+
+    /// Whether some packet of a port has not left yet.
+    pub(super) fn is_sending(&self, port: PortNumber) -> bool {
+        let in_carrier = |port| self.carrier.is_sending(port);
+        self.held.holds(port) || in_carrier(port) || in_carrier(bundle::NO_PORT)
     }
 
     pub(super) fn port(&mut self, number: PortNumber) -> Option<&mut Port> {

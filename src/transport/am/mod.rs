@@ -10,6 +10,7 @@
 //! | `peer` | the state of one peer: credits, acknowledgements, order |
 //! | [`context`] | the state that all windows of the process share: dispatches what arrives |
 //! | [`window_channel`] | a window's part of the context |
+//! | `bundle` | packets of several windows to one process, in one message |
 //! | [`carrier`] | the interface through which the context reaches the host |
 //! | `collective` | agreements and allgathers of a window's processes |
 //!
@@ -25,6 +26,7 @@
 //! [`Posted::NoResource`]: crate::engine::Posted::NoResource
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hashbrown::HashMap;
 
@@ -39,6 +41,7 @@ use peer::Peer;
 use target::Target;
 use wire::{ElementOp, Malformed, Record};
 
+mod bundle;
 pub mod carrier;
 pub mod channel;
 mod collective;
@@ -74,6 +77,16 @@ pub struct OutOfReach {
     pub disp: u64,
     /// Bytes from there to the operation's last byte.
     pub len: u64,
+}
+
+static ANY_SKIPPED: AtomicBool = AtomicBool::new(false);
+
+/// Whether a target has ever skipped an operation of this process, so that a window may have a
+/// fault to report although none of its operations is in flight.
+#[inline]
+#[must_use]
+pub fn any_skipped() -> bool {
+    ANY_SKIPPED.load(Ordering::Relaxed)
 }
 
 /// Why a window fails.

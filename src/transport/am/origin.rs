@@ -1,6 +1,7 @@
 //! The origin side: cuts operations of this process into records and handles the responses.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 
 use super::channel::{Channel, TransferEnd, TransferId, TransferKind, TransferTag};
 use super::peer::{
@@ -10,7 +11,7 @@ use super::wire::{
     ElementOp, MAX_TRANSFER, Malformed, OpRef, PAYLOAD, Packet, Place, RECORD_OVERHEAD, Record,
     Unattached,
 };
-use super::{OutOfReach, Protocol};
+use super::{ANY_SKIPPED, OutOfReach, Protocol};
 use crate::engine::slab::Key;
 use crate::engine::{Addr, Notification, NotificationKind, Op, OpKind, Posted, Stage, Ticket};
 use crate::transport::copy;
@@ -390,6 +391,7 @@ impl Protocol {
     fn fail_op(&mut self, index: usize, ticket: Ticket, disp: u64, len: u64) {
         let target = self.peers[index].id.rank;
         self.failed.push_back(ticket);
+        ANY_SKIPPED.store(true, Ordering::Relaxed);
         // Report only the first fault per target to the application.
         if self.faults.iter().all(|fault| fault.target != target) {
             let fault = OutOfReach { target, disp, len };

@@ -160,7 +160,7 @@ impl WindowChannel {
     pub fn send(&self, peer: Rank, mut packet: Packet) {
         let PeerAddress { process, port } = self.address_of(peer);
         packet.address(port, self.me);
-        self.context.borrow().carrier().send(self.port, process, packet);
+        self.context.borrow().send(self.port, process, packet);
     }
 
     /// Whether the limit of packets in flight is reached.
@@ -271,7 +271,7 @@ impl WindowChannel {
 
     /// Whether all packets of this process have left.
     pub fn is_quiet(&mut self) -> bool {
-        !self.context.borrow().carrier().is_sending(self.port)
+        !self.context.borrow().is_sending(self.port)
     }
 
     /// Whether all that has arrived was handled.

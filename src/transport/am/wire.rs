@@ -41,6 +41,8 @@ pub enum Content {
     Collective = 2,
     /// A message of RDMA's connection handshake.
     Handshake = 3,
+    /// Packets of several windows to the same process ([`super::bundle`]).
+    Bundle = 4,
 }
 
 /// Marks the packets of this version of the library.
@@ -308,7 +310,7 @@ impl Packet {
     #[must_use]
     pub fn content(&self) -> Option<Content> {
         let marked = self.bytes.get(12..ENVELOPE - 1)?;
-        [Content::Records, Content::Collective, Content::Handshake]
+        [Content::Records, Content::Collective, Content::Handshake, Content::Bundle]
             .into_iter()
             .find(|content| *marked == mark(*content, 0)[..3])
     }

@@ -406,6 +406,14 @@ impl Router {
         self.members.count() == 1 && self.is_at_rest() && self.endpoint().is_none()
     }
 
+    /// Whether nothing moves this window until a message or an RDMA event has arrived for it: it
+    /// has no node-mates, and nothing waits to be sent.
+    #[inline]
+    #[must_use]
+    pub fn awaits_contact(&self) -> bool {
+        self.members.count() == 1 && self.awaits_only_contact()
+    }
+
     /// As [`ShmWindow::is_armed`].
     #[must_use]
     pub fn is_armed(&self) -> bool {
