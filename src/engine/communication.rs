@@ -76,6 +76,35 @@ impl Window {
             || self.lock_all_open.is_some_and(|epoch| self.epochs[epoch].has_nothing_outstanding())
     }
 
+    /// True if no flush of this window has anything to wait for: all operations are complete, and
+    /// all locks are held.
+    #[inline(always)]
+    pub fn has_nothing_to_flush(&self) -> bool {
+        self.records.len() == 0 && self.locks_awaited == 0 && self.deferred.is_empty()
+    }
+
+    /// True if a flush of this target, or of all, would be complete at once. Without an open
+    /// passive-target epoch there, true if nothing is in flight in this window.
+    pub fn is_flushed(&self, target: Option<Rank>) -> bool {
+        if self.has_nothing_to_flush() {
+            return true;
+        }
+        let single = self.lock_all_open.or_else(|| self.peers.find(target?)?.lock_open);
+        match (single, target) {
+            (Some(epoch), Some(target)) => {
+                let entry = &self.epochs[epoch];
+                entry.granted
+                    && entry.legs.find(target).is_none_or(|leg| entry.legs[leg].remote == 0)
+            }
+            (None, Some(_)) => false,
+            (_, None) => {
+                let mut open = self.lock_all_open.iter().chain(&self.locks_open).peekable();
+                open.peek().is_some()
+                    && open.all(|epoch| self.epochs[*epoch].has_nothing_outstanding())
+            }
+        }
+    }
+
     #[inline(never)]
     pub(super) fn has_nothing_outstanding(&self, route: Route) -> bool {
         let Some(entry) = self.epochs.get(route.epoch) else { return false };

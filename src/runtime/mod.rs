@@ -13,6 +13,7 @@
 #![cfg_attr(not(feature = "host"), allow(dead_code, unused_imports))]
 
 pub(crate) mod bootstrap;
+pub(crate) mod checked;
 pub mod config;
 #[doc(hidden)]
 pub mod continuations;
@@ -26,6 +27,7 @@ pub(crate) mod progress;
 pub(crate) mod recorded;
 pub(crate) mod registry;
 pub(crate) mod thread;
+pub(crate) mod together;
 pub(crate) mod transport;
 pub(crate) mod window;
 

@@ -5,6 +5,7 @@ use std::ops::{Deref, DerefMut, Index, IndexMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
+use super::checked::CheckedList;
 use super::config::Settings;
 use super::network::Network;
 use super::persistent::PersistentRequests;
@@ -37,6 +38,8 @@ pub(crate) struct State {
     pub(crate) network: Network,
     /// Persistent requests for tagged notifications.
     pub(crate) persistent: PersistentRequests,
+    /// The windows of the last flush of many.
+    pub(crate) checked: CheckedList,
 }
 
 impl State {
@@ -77,6 +80,7 @@ static PROCESS: Process = Process {
         polls: 0,
         network: Network::new(),
         persistent: PersistentRequests::new(),
+        checked: CheckedList::new(),
     }),
 };
 

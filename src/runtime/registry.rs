@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
 
+use super::checked::note_change;
 use super::fast_path::{self, MappedTarget};
 use super::process::Host;
 use super::transport::with_port;
@@ -422,6 +423,28 @@ impl Registry {
         }
     }
 
+    /// Whether no flush of any window has anything to wait for. Windows with operations in flight
+    /// are attended.
+    #[inline]
+    pub(crate) fn nothing_to_flush(&self) -> bool {
+        let flushed = |id: &WindowId| {
+            self.windows.get(*id).is_none_or(|window| window.engine.has_nothing_to_flush())
+        };
+        self.attended.iter().all(flushed)
+    }
+
+    /// A window that may have been freed.
+    #[inline]
+    pub(crate) fn get(&self, id: WindowId) -> Option<&Window> {
+        self.windows.get(id)
+    }
+
+    /// A window that may have been freed.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: WindowId) -> Option<&mut Window> {
+        self.windows.get_mut(id)
+    }
+
     fn publish_attended(&self) {
         ATTENDED.store(self.attended.len(), Ordering::Release);
     }
@@ -540,6 +563,7 @@ impl Registry {
     }
 
     fn set(&mut self, handle: HostHandle, state: HandleState) {
+        note_change();
         self.windows.clear_last();
         LEFT_TO_HOST.store(NO_HANDLE, Ordering::Release);
         if state == HandleState::Freed && self.freed >= MAX_FREED {

@@ -13,6 +13,7 @@ use super::fast_path::MappedTarget;
 use crate::engine::{Addr, Rank, Shaped};
 use crate::transport::Proposal;
 use crate::transport::am::OutOfReach;
+pub(crate) use crate::transport::am::any_skipped;
 use crate::transport::datatype::Shape;
 use crate::transport::router::Router;
 use crate::transport::shm::protocol::AccumulateWords;
@@ -162,6 +163,12 @@ impl Transport {
     #[inline]
     pub(crate) fn waits_for_messages(&self) -> bool {
         matches!(self, Transport::Routed(port) if port.waits_for_messages())
+    }
+
+    /// Whether nothing moves this window until a context reports that something has arrived for it.
+    #[inline]
+    pub(crate) fn awaits_contact(&self) -> bool {
+        matches!(self, Transport::Routed(port) if port.awaits_contact())
     }
 
     /// True if some peers are reached by messages or RDMA, whose contexts all windows share.

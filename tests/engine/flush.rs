@@ -17,6 +17,54 @@ fn fl1_later_operations_do_not_delay_a_flush() {
     w.finish();
 }
 
+/// What a blocking flush of many windows asks instead of a request [FL-2].
+#[test]
+fn fl2_a_window_is_flushed_when_its_operations_are_complete() {
+    let mut w = World::new(3);
+    w.net.script_latencies(0, 1, &[50]);
+    w.net.script_latencies(0, 2, &[500]);
+    w.rank(0).shared(1);
+    w.rank(0).shared(2);
+    w.drive();
+    let flushed = |w: &World| {
+        let window = w.window(0);
+        [Some(1), Some(2), None].map(|target| window.is_flushed(target))
+    };
+    assert_eq!((flushed(&w), w.window(0).has_nothing_to_flush()), ([true; 3], true));
+    let near = w.put(0, 1, 0, &[1]);
+    let far = w.put(0, 2, 0, &[1]);
+    assert_eq!((flushed(&w), w.window(0).has_nothing_to_flush()), ([false; 3], false));
+    while w.remote(near).is_none() {
+        w.step();
+    }
+    assert_eq!(flushed(&w), [true, false, false]);
+    w.rank(0).unlock(1);
+    assert_eq!(flushed(&w), [false, false, false], "no epoch is open to rank 1");
+    while w.remote(far).is_none() {
+        w.step();
+    }
+    w.drive();
+    assert_eq!(flushed(&w), [true; 3]);
+    w.rank(0).unlock(2);
+    w.finish();
+}
+
+/// A flush is not complete before the lock is held [EP-1].
+#[test]
+fn fl2_a_window_is_not_flushed_before_its_lock_is_held() {
+    let mut w = World::new(2);
+    w.rank(1).exclusive(1);
+    w.drive();
+    w.rank(0).shared(1);
+    w.drive();
+    assert!(!w.window(0).is_flushed(Some(1)) && !w.window(0).is_flushed(None));
+    w.rank(1).unlock(1);
+    w.drive();
+    assert!(w.window(0).is_flushed(Some(1)) && w.window(0).is_flushed(None));
+    w.rank(0).unlock(1);
+    w.finish();
+}
+
 /// A younger operation that finishes first does not complete the flush. (The paper's "younger" is a
 /// slip.)
 #[test]

@@ -363,6 +363,42 @@ fn windows_share_connections() {
     }
 }
 
+/// The flush reads of one window are the remote fences of all puts on the connection [FL-2].
+#[test]
+fn a_flush_of_many_windows_is_one_read() {
+    const WINDOWS: usize = 10;
+    let (hub, first, _memories, _) = met();
+    let mut more = vec![vec![vec![0u8; 4096]; 2]; WINDOWS - 1];
+    let mut all = vec![first];
+    all.extend(more.iter_mut().map(|memories| windows_over(&hub, memories)));
+    let mut flights: Vec<_> = all.iter().map(|_| InFlight::default()).collect();
+    let mut values = [0u64; WINDOWS];
+    for round in 1..4u64 {
+        values = values.map(|_| round);
+        for (at, (w, flight)) in all.iter_mut().zip(&mut flights).enumerate() {
+            let from = Addr(&raw const values[at] as usize);
+            let put = Op { origin: from, ..op(OpKind::Put, 1, 8 * at as u64, 8) };
+            // The first round connects the windows.
+            while !flight.try_post(&mut w[0], &put) {
+                assert_eq!(round, 1, "the windows are connected");
+                poll(w);
+            }
+        }
+        let requests = counted(&hub, || all.iter_mut().for_each(|w| _ = w[0].flush_and_poll()));
+        if round > 1 {
+            assert_eq!(requests, (1, 1, 1), "round {round}");
+        }
+        for (at, (w, flight)) in all.iter_mut().zip(&mut flights).enumerate() {
+            drain(w, flight);
+            let there = unsafe { ((w[1].base().0 + 8 * at) as *const u64).read() };
+            assert_eq!(there, round, "window {at}");
+        }
+    }
+    for w in all {
+        end(&hub, w);
+    }
+}
+
 /// Where the fence flag does not work, requests that must not overtake a read wait for its
 /// completion.
 #[test]

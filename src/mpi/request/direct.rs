@@ -16,6 +16,7 @@ use crate::mpi::abi::status::{Status, Statuses};
 use crate::mpi::abi::sys::*;
 use crate::mpi::request;
 use crate::runtime::progress::{step, wait_until};
+use crate::runtime::together::wait_for_all;
 use crate::runtime::{Guard, HostRequest, Window, WindowId, enter};
 
 /// Polls of counters between two sweeps, with a pause after each, as in blocking calls.
@@ -80,7 +81,12 @@ pub(crate) fn wait_for_request(
 fn wait_at(request: &Cell<MPI_Request>) -> bool {
     let guard = enter();
     let Some(awaited) = Awaited::of(request.get()) else { return false };
-    drop(wait_for_request(guard, awaited.window, |window| awaited.poll_longer(window)));
+    drop(match request::windows_of(awaited.number) {
+        Some(windows) => {
+            wait_for_all(guard, &windows, true, |_| request::is_complete(awaited.number))
+        }
+        None => wait_for_request(guard, awaited.window, |window| awaited.poll_longer(window)),
+    });
     take(awaited, request)
 }
 
@@ -111,7 +117,9 @@ pub(crate) fn test(
     let request = request.filter(|_| !flag.is_null())?;
     let mut guard = enter();
     let awaited = Awaited::of(request.get())?;
-    let mut complete = awaited.poll(&mut guard[awaited.window]);
+    // The first of several windows may have been freed.
+    let window = guard.windows.get_mut(awaited.window);
+    let mut complete = window.is_some_and(|window| awaited.poll(window));
     if complete {
         drop(guard);
     } else {

@@ -24,6 +24,7 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::hash::BuildHasherDefault;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use hashbrown::HashMap;
@@ -64,8 +65,10 @@ struct Entry {
     awaited: bool,
     /// Requests of engines whose completion it awaits: more than 1 for flushes of several windows.
     parts: u32,
-    /// The engine's request, until it is complete.
+    /// The engine's request, until it is complete: of several, the first.
     source: Option<(WindowId, RequestId)>,
+    /// The windows of several requests of engines.
+    windows: Option<Arc<[WindowId]>>,
     /// What a continuation knows of it. The application no longer uses the request.
     attached: Option<Attached>,
     /// The error that calls which complete it return.
@@ -155,6 +158,7 @@ impl Table {
             awaited: false,
             parts: 1,
             source: None,
+            windows: None,
             attached: None,
             fault: None,
         };
@@ -280,9 +284,19 @@ pub(crate) fn pending(request: Out<'_, MPI_Request>) -> Result<HostRequest, c_in
     Ok(number)
 }
 
-/// Makes a pending request complete when it was completed this many times.
-pub(crate) fn expect_parts(number: HostRequest, parts: u32) {
-    TABLE.change(number, |entry| entry.parts = parts);
+/// Binds a pending request to one of each window's engine. It is complete when all of them are.
+/// `first` is that of the first window.
+pub(crate) fn bind_all(number: HostRequest, windows: &[WindowId], first: RequestId) {
+    let several = (windows.len() > 1).then(|| Arc::from(windows));
+    TABLE.change(number, |entry| {
+        (entry.parts, entry.windows) = (windows.len() as u32, several);
+        entry.source = windows.first().map(|window| (*window, first));
+    });
+}
+
+/// The windows of a request that was bound to several.
+pub(crate) fn windows_of(number: HostRequest) -> Option<Arc<[WindowId]>> {
+    TABLE.with(|contents| contents.get(number)?.1.windows.clone())
 }
 
 /// Completes a pending request, once for each of its parts.
@@ -301,6 +315,7 @@ pub(crate) fn complete(number: HostRequest, completion: Completion) {
             return;
         }
         (awaited, attached) = (entry.awaited, entry.attached.take());
+        entry.windows = None;
         let stays = awaited || attached.is_some();
         (entry.engine_refers, entry.source, entry.fault) = (stays, None, fault);
     });

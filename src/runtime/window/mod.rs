@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
+use super::checked::note_change;
 use super::fast_path::{self, Access, FastPath, MappedTarget};
 use super::process::{Host, multiple};
 use super::progress::{Lead, oversubscribed};
@@ -274,6 +275,7 @@ impl Window {
     /// Called before a call opens or closes an access epoch.
     #[inline]
     pub(crate) fn close_fast_path(&self) {
+        note_change();
         if let Some(fast_path) = self.fast_path {
             fast_path.close();
         }
@@ -520,13 +522,17 @@ impl Window {
         let moved = with_port!(&mut self.port, port => self.engine.progress(port));
         let moved = self.report(host) | moved;
         if moved {
-            self.progressed = true;
-            if !self.port.is_armed() {
-                self.polls_before_arming = POLLS_BEFORE_ARMING;
-            }
+            self.note_progress();
         }
         self.count_poll();
         moved
+    }
+
+    fn note_progress(&mut self) {
+        self.progressed = true;
+        if !self.port.is_armed() {
+            self.polls_before_arming = POLLS_BEFORE_ARMING;
+        }
     }
 
     /// Counts a poll. Probes peers and reports a stalled wait when it is time.
@@ -630,6 +636,26 @@ impl Window {
             }
         }
         if self.engine.is_pending(id) { outcome } else { Outcome::Complete }
+    }
+
+    /// Sends what waits to be sent, for a flush that waits for several windows.
+    #[inline]
+    pub(crate) fn send_waiting(&mut self) {
+        if self.port.flush_and_poll() || !self.port.uses_network() {
+            with_port!(&mut self.port, port => self.engine.progress(port));
+        }
+    }
+
+    /// Takes in what has arrived from other nodes, and answers it. Enough for a window that waits
+    /// for nothing else. True if anything moved.
+    pub(crate) fn take_arrived(&mut self, host: &Host) -> bool {
+        let Transport::Routed(port) = &mut self.port else { return false };
+        let moved = port.poll_network() && {
+            self.engine.take_finished(&mut **port);
+            self.note_progress();
+            true
+        };
+        self.report(host) | moved
     }
 
     /// Polls a few times before the host's request of a pending request is made. Making it takes

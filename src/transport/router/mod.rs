@@ -147,7 +147,7 @@ impl Router {
     // Progress.
 
     /// Handles arrivals and sends waiting records and packets. True if anything moved.
-    fn poll_network(&mut self) -> bool {
+    pub(crate) fn poll_network(&mut self) -> bool {
         for packet in self.taken.drain(..) {
             self.packets.recycle(packet);
         }
