@@ -13,9 +13,9 @@ use smallvec::SmallVec;
 use super::persistent::{Failure, NotStarted, State};
 use super::process::multiple;
 use super::transport::with_port;
-use super::window::Window;
+use super::window::{POLLS_OF_A_RESTART, Window};
 use crate::engine::slab::Key;
-use crate::engine::{Op, OpKind, Outcome, Rank, Rehearsal, RequestId, SyncCall, SyncError};
+use crate::engine::{Assert, Op, OpKind, Outcome, Rank, Rehearsal, RequestId, SyncCall, SyncError};
 use crate::transport::copy;
 use crate::transport::datatype::Shape;
 use crate::transport::shm::protocol::order_completed;
@@ -125,9 +125,12 @@ impl Epochs {
         for step in &self.steps {
             match step {
                 Step::Sync(call) => {
-                    let outcome = with_port!(&mut window.port, port => {
-                        window.engine.synchronize(port, call)
-                    })?;
+                    let outcome = match call {
+                        SyncCall::Fence(assert) => fence_and_poll(window, *assert)?,
+                        _ => with_port!(&mut window.port, port => {
+                            window.engine.synchronize(port, call)
+                        })?,
+                    };
                     if let Outcome::Pending(id) = window.poll_while_moving(outcome) {
                         pending.push(id);
                     }
@@ -200,6 +203,20 @@ impl KeptOp {
             _ => None,
         }
     }
+}
+
+/// A fence of a restarted epoch. Polls for a moment, because operations that are recorded until the
+/// fence is complete take longer than those that go straight to memory.
+#[inline]
+fn fence_and_poll(window: &mut Window, assert: Assert) -> Result<Outcome, SyncError> {
+    let mut polls = if window.polling_pays() { POLLS_OF_A_RESTART } else { 0 };
+    let waits = || {
+        let more = polls > 0;
+        polls = polls.saturating_sub(1);
+        std::hint::spin_loop();
+        more
+    };
+    with_port!(&mut window.port, port => window.engine.fence_patiently(port, assert, waits))
 }
 
 /// Issues an operation; drops its shape if the engine refuses it.

@@ -111,17 +111,10 @@ fn start(window: &mut Window, group: Members, assert: c_int) -> Done {
 fn start_and_expect(guard: &mut Guard, group: Members, assert: c_int) -> Done {
     let window = guard.windows.called();
     start(window, group, assert)?;
-    if polling_pays(window) {
+    if window.polling_pays() {
         window.expect_posts();
     }
     Ok(())
-}
-
-/// Whether polling for a moment pays: all peers write to memory of this node, and each has a core
-/// of its own.
-#[inline(always)]
-fn polling_pays(window: &Window) -> bool {
-    !oversubscribed() && !window.port.uses_network()
 }
 
 /// `MPI_Win_fence`.
@@ -136,7 +129,7 @@ fn fence(window: &mut Window, assert: c_int) -> Checked<Outcome> {
 /// no request.
 #[inline(always)]
 fn fence_and_poll(window: &mut Window, assert: c_int) -> Checked<Outcome> {
-    if !polling_pays(window) {
+    if !window.polling_pays() {
         return fence(window, assert);
     }
     window.close_fast_path();
@@ -250,7 +243,7 @@ const POLLS_BEFORE_REQUEST: u32 = 64;
 /// is complete by then needs no request.
 #[inline(always)]
 fn poll_and_wait(window: &mut Window) -> Checked<Outcome> {
-    if polling_pays(window) {
+    if window.polling_pays() {
         for _ in 0..POLLS_BEFORE_REQUEST {
             if !with_port!(&mut window.port, port => window.engine.poll_dones(port)) {
                 break;
@@ -286,7 +279,7 @@ fn poll_and_block(
     body: impl FnOnce(&mut Window) -> Checked<Outcome>,
 ) -> Done {
     let window = guard.windows.called();
-    if window.engine.has_operations() && polling_pays(window) {
+    if window.engine.has_operations() && window.polling_pays() {
         with_port!(&mut window.port, port => {
             window.engine.poll_operations(port, POLLS_BEFORE_REQUEST)
         });

@@ -479,14 +479,20 @@ impl Window {
     /// [`expect_posts`](Self::expect_posts).
     #[cold]
     pub(super) fn poll_posts(&mut self) {
-        if !oversubscribed() && !self.port.uses_network() {
+        if self.polling_pays() {
             self.poll_words_of_posts();
         }
     }
 
+    /// Whether polling for a moment pays: all peers write to memory of this node, and each has a
+    /// core of its own.
+    #[inline(always)]
+    pub(crate) fn polling_pays(&self) -> bool {
+        !oversubscribed() && !self.port.uses_network()
+    }
+
     fn poll_words_of_posts(&mut self) {
-        const POLLS: u32 = 24;
-        for _ in 0..POLLS {
+        for _ in 0..POLLS_OF_A_RESTART {
             if !with_port!(&mut self.port, port => self.engine.poll_posts(port)) {
                 break;
             }
@@ -708,6 +714,9 @@ impl Window {
 
 /// Polls of an idle window before it is armed: some 10 us, several round trips of a peer.
 const POLLS_BEFORE_ARMING: u32 = 256;
+
+/// Polls for peers that are about to answer: about a microsecond.
+pub(super) const POLLS_OF_A_RESTART: u32 = 24;
 
 /// Polls before a request of the host is made. More polls gain nothing.
 const POLLS_BEFORE_REQUEST: u32 = 4;
