@@ -158,8 +158,9 @@ impl FastPath {
 
 /// Entries of the table by window handle. If two windows share one, it belongs to the newer window.
 const ENTRIES: usize = 1024;
-/// Every so many calls of a thread, one enters the runtime and so makes progress [PR-1].
-const CALLS_PER_ENTRY: u32 = 256;
+/// Every so many calls of a thread, one makes progress [PR-1]: some 30 us of puts. A thread in the
+/// runtime takes its memory out of the caches of the others, so less would cost them much.
+const CALLS_PER_SWEEP: u32 = 4096;
 
 thread_local! {
     static CALLS: Cell<u32> = const { Cell::new(0) };
@@ -193,8 +194,7 @@ pub(crate) fn give_back(fast_path: &'static FastPath) {
     FREE.lock().unwrap_or_else(PoisonError::into_inner).push(fast_path);
 }
 
-/// What a call may do at a target of the window, if the window's fast path is open to it. Also
-/// `None` for a call that must enter the runtime to make progress.
+/// What a call may do at a target of the window, if the window's fast path is open to it.
 #[inline(always)]
 pub(crate) fn look(handle: HostHandle, target: Rank) -> Option<Access> {
     let fast_path = slot_of(handle.0).load(Ordering::Acquire);
@@ -205,7 +205,13 @@ pub(crate) fn look(handle: HostHandle, target: Rank) -> Option<Access> {
     if fast_path.handle.load(Ordering::Acquire) != handle.0 {
         return None;
     }
+    Some(access)
+}
+
+/// Counts a call that need not enter the runtime. True if it must make progress first.
+#[inline(always)]
+pub(crate) fn must_sweep() -> bool {
     let calls = CALLS.get().wrapping_add(1);
     CALLS.set(calls);
-    (!calls.is_multiple_of(CALLS_PER_ENTRY)).then_some(access)
+    calls.is_multiple_of(CALLS_PER_SWEEP)
 }

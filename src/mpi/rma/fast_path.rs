@@ -10,11 +10,14 @@
 use std::ffi::{c_int, c_void};
 
 use crate::engine::OpKind;
+use crate::mpi::abi::error::boundary;
 use crate::mpi::abi::sys::*;
 use crate::mpi::datatype::{self, Predefined, is_comparable, predefined};
+use crate::mpi::request::continuation;
 use crate::mpi::rma::args::{self, Buffer, Target};
-use crate::runtime::fast_path::{Access, MappedTarget, look};
-use crate::runtime::process::enter_alone;
+use crate::runtime::fast_path::{self, Access, MappedTarget, must_sweep};
+use crate::runtime::process::{enter_alone, try_enter};
+use crate::runtime::progress::sweep_between_calls;
 use crate::runtime::{Guard, HostHandle, Window};
 use crate::transport::copy;
 use crate::transport::datatype::element::{FIRST_FOREIGN, reduction};
@@ -97,6 +100,28 @@ unsafe fn copy_otherwise(mut guard: Guard, handle: HostHandle, copy: &PlainCopy)
     let window = guard.windows.unmapped(handle, copy.rank)?;
     // SAFETY: the buffer is valid for the operation (contract of this function).
     unsafe { window.port.copy_by_kernel(copy) }.then_some(MPI_SUCCESS)
+}
+
+/// What a call may do at a target without entering the runtime, under `MPI_THREAD_MULTIPLE`.
+#[inline(always)]
+fn look(handle: HostHandle, target: u32) -> Option<Access> {
+    if must_sweep() {
+        drive();
+    }
+    fast_path::look(handle, target)
+}
+
+/// Makes progress [PR-1], unless another thread is in the runtime and makes some.
+#[cold]
+#[inline(never)]
+fn drive() {
+    boundary("a call that moves data", || {
+        let Some(mut guard) = try_enter() else { return MPI_SUCCESS };
+        sweep_between_calls(&mut guard);
+        drop(guard);
+        continuation::after_call();
+        MPI_SUCCESS
+    });
 }
 
 /// As [`transfer`], under `MPI_THREAD_MULTIPLE`: if the window has opened a fast path to the
