@@ -1,9 +1,9 @@
 /*
  * Several threads of one rank that communicate at once, under MPI_THREAD_MULTIPLE: rates of all
- * together, on one window and on a window for each. The target rests: it sleeps between tests, so
- * that the threads have the processors; or it waits in MPI, as some hosts need. Each thread has a
- * location, and a counter, of its own. Prints JSON lines; threads.py merges those of several
- * programs.
+ * together, on one window, on a window for each, and on duplicates of one window. The target rests:
+ * it sleeps between tests, so that the threads have the processors; or it waits in MPI, as some
+ * hosts need. Each thread has a location, and a counter, of its own. Prints JSON lines; threads.py
+ * merges those of several programs.
  */
 #define _GNU_SOURCE
 #ifdef PLAIN_HOST
@@ -37,6 +37,9 @@ static struct {
 
 static int rank;
 static MPI_Win *windows;
+#ifndef PLAIN_HOST
+static MPI_Win *duplicates; /* the origin's, of the first window */
+#endif
 static char **bases; /* this rank's memory of each window */
 
 struct thread {
@@ -209,14 +212,27 @@ static double batch_us(struct thread *threads, int number_of_windows, long round
     return took;
 }
 
+/* Who has which window. */
+enum way { ONE, EACH, DUPLICATES };
+static const char *const way_name[] = {"one", "each", "duplicates"};
+
+static MPI_Win window_of(int thread, enum way way)
+{
+#ifndef PLAIN_HOST
+    if (way == DUPLICATES && rank == ORIGIN)
+        return duplicates[thread];
+#endif
+    return windows[way == EACH ? thread : 0];
+}
+
 /* Zeroes the locations and counters. */
-static void reset(struct thread *threads, pthread_barrier_t *gate, int number_of_windows)
+static void reset(struct thread *threads, pthread_barrier_t *gate, enum way way)
 {
     for (int k = 0; k < command.threads; k++) {
-        int w = k % number_of_windows;
+        int w = way == EACH ? k : 0;
         threads[k] = (struct thread){.gate = gate,
                                      .number = k,
-                                     .win = windows[w],
+                                     .win = window_of(k, way),
                                      .at = (MPI_Aint)k * APART,
                                      .right = true};
         MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, windows[w]);
@@ -230,8 +246,9 @@ static void reset(struct thread *threads, pthread_barrier_t *gate, int number_of
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-static void measure(const struct figure *figure, int number_of_windows)
+static void measure(const struct figure *figure, enum way way)
 {
+    int number_of_windows = way == EACH ? command.threads : 1;
     struct thread *threads = calloc((size_t)command.threads, sizeof *threads);
     double *sample = malloc(sizeof *sample * (size_t)command.batches);
     pthread_barrier_t gate;
@@ -241,7 +258,7 @@ static void measure(const struct figure *figure, int number_of_windows)
     }
     pthread_barrier_init(&gate, NULL, (unsigned)command.threads);
     running = figure;
-    reset(threads, &gate, number_of_windows);
+    reset(threads, &gate, way);
     int right = 1;
     double rounds = 1;
     long made = 0;
@@ -260,7 +277,7 @@ static void measure(const struct figure *figure, int number_of_windows)
     if (rank == ORIGIN) {
         printf("{\"name\":\"%s\",\"windows\":\"%s\",\"host\":\"%s\",\"threads\":%d,"
                "\"median_mps\":%.5f,\"verified\":%s}\n",
-               figure->name, number_of_windows == 1 ? "one" : "each", host_name(), command.threads,
+               figure->name, way_name[way], host_name(), command.threads,
                spread_of(sample, (size_t)command.batches).median, right ? "true" : "false");
         fflush(stdout);
     }
@@ -322,6 +339,17 @@ static void open_windows(void)
     }
 }
 
+#ifndef PLAIN_HOST
+static void duplicate(void)
+{
+    duplicates = calloc((size_t)command.threads, sizeof(MPI_Win));
+    if (duplicates == NULL)
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    for (int k = 0; k < command.threads; k++)
+        MPIX_Win_dup(windows[0], MPI_INFO_NULL, &duplicates[k]);
+}
+#endif
+
 int main(int argc, char **argv)
 {
     int provided, ranks;
@@ -334,13 +362,25 @@ int main(int argc, char **argv)
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     open_windows();
+#ifndef PLAIN_HOST
+    if (rank == ORIGIN)
+        duplicate();
+#endif
     for (int k = 0; k < figure_count; k++)
         if (command.only == NULL ||
             strncmp(figures[k].name, command.only, strlen(command.only)) == 0) {
-            measure(&figures[k], 1);
+            measure(&figures[k], ONE);
             if (command.threads > 1)
-                measure(&figures[k], command.threads);
+                measure(&figures[k], EACH);
+#ifndef PLAIN_HOST
+            measure(&figures[k], DUPLICATES);
+#endif
         }
+#ifndef PLAIN_HOST
+    for (int k = 0; k < command.threads && rank == ORIGIN; k++)
+        MPI_Win_free(&duplicates[k]);
+    free(duplicates);
+#endif
     for (int w = 0; w < command.threads; w++)
         MPI_Win_free(&windows[w]);
     free(windows);
