@@ -175,8 +175,8 @@ impl InfoKeys {
         hints
     }
 
-    /// Changes the hints that a duplicate has taken over from a window [DU-4]. Keys that concern the
-    /// window as a whole have no effect.
+    /// Changes the hints that a duplicate has taken over from a window [DU-4]. Keys that concern
+    /// the window as a whole have no effect.
     pub(crate) fn change_duplicate(&self, hints: &mut Hints) {
         hints.fast_path = self.fast_path.unwrap_or(hints.fast_path);
         if self.puts_counter.is_some() || self.no_puts_counter {

@@ -4,9 +4,9 @@ program integers
     implicit none
     integer, asynchronous :: mine(2)
     integer, asynchronous, target :: memory(4)
-    integer :: w, r(2), me, ranks, ierr, code, wrong
+    integer :: w, d, r(2), me, ranks, ierr, code, wrong
     integer(MPI_ADDRESS_KIND) :: zero
-    external :: mpix_win_ifence, mpix_win_ilock_all, mpix_win_iunlock_all
+    external :: mpix_win_ifence, mpix_win_ilock_all, mpix_win_iunlock_all, mpix_win_dup
 
     wrong = 0
     zero = 0
@@ -22,12 +22,17 @@ program integers
     call mpix_win_ifence(MPI_MODE_NOSUCCEED, w, r(2), code)
     call MPI_Waitall(2, r, MPI_STATUSES_IGNORE, ierr)
     if (memory(1) /= mod(me + ranks - 1, ranks)) wrong = wrong + 1
+    ! A duplicate takes the place of the window.
+    call mpix_win_dup(w, MPI_INFO_NULL, d, code)
+    if (code /= MPI_SUCCESS) wrong = wrong + 1
     call mpix_win_ilock_all(0, w, r(1), code)
-    call MPI_Accumulate(mine(2), 1, MPI_INTEGER, 0, zero + 1, 1, MPI_INTEGER, MPI_SUM, w, ierr)
+    call MPI_Accumulate(mine(2), 1, MPI_INTEGER, 0, zero + 1, 1, MPI_INTEGER, MPI_SUM, d, ierr)
+    call MPI_Win_flush(0, d, ierr)
     call mpix_win_iunlock_all(w, r(2), code)
     call MPI_Waitall(2, r, MPI_STATUSES_IGNORE, ierr)
     call MPI_Barrier(MPI_COMM_WORLD, ierr)
     if (me == 0 .and. memory(2) /= ranks) wrong = wrong + 1
+    call MPI_Win_free(d, ierr)
     call MPI_Win_free(w, ierr)
     call MPI_Allreduce(MPI_IN_PLACE, wrong, 1, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, ierr)
     if (me == 0 .and. wrong == 0) write (*, '(a)') 'OK'

@@ -10,7 +10,7 @@ program nonblocking
     integer, asynchronous :: mine(n), other(n)
     integer(MPI_ADDRESS_KIND), parameter :: zero = 0
     type(c_ptr) :: base
-    type(MPI_Win) :: w
+    type(MPI_Win) :: w, duplicate
     type(MPI_Group) :: everybody, first, others
     type(MPI_Request) :: opened(4), closed(4), nothing
     logical :: flag
@@ -124,6 +124,23 @@ program nonblocking
     call MPI_Wait(closed(1), MPI_STATUS_IGNORE)
     call MPI_Barrier(MPI_COMM_WORLD)
     if (me == 0) call expect(all(memory(1:ranks + 1) == [ranks, (1, i = 1, ranks)]), 'atomics')
+
+    ! A duplicate, with a name and flushes of its own.
+    call MPI_Barrier(MPI_COMM_WORLD)
+    memory = 0
+    call MPI_Barrier(MPI_COMM_WORLD)
+    call MPIX_Win_dup(w, MPI_INFO_NULL, duplicate, ierr)
+    call expect(ierr == MPI_SUCCESS, 'MPIX_Win_dup')
+    call MPI_Win_lock_all(0, w)
+    mine(1) = me + 1
+    call MPI_Put(mine, 1, MPI_INTEGER, right, zero, 1, MPI_INTEGER, duplicate)
+    call MPI_Win_flush(right, duplicate)
+    call MPI_Get(other, 1, MPI_INTEGER, right, zero, 1, MPI_INTEGER, duplicate)
+    call MPI_Win_flush_all(duplicate)
+    call expect(other(1) == me + 1, 'a get by a duplicate')
+    call MPI_Win_unlock_all(w)
+    call MPI_Win_free(duplicate)
+    call expect(duplicate == MPI_WIN_NULL, 'a duplicate is freed')
 
     ! An invalid call returns its error class and no request.
     call MPI_Win_set_errhandler(w, MPI_ERRORS_RETURN)
