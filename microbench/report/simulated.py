@@ -11,6 +11,7 @@ from pathlib import Path
 import applications
 import flow
 import gauss_seidel
+import supersteps
 from page import NAMES, commands, markdown, save_svg, stale, wrapped
 from results import COLOURS, plt, size_text
 
@@ -146,7 +147,8 @@ def main():
     """Reads the results."""
     folder = Path(sys.argv[1])
     parts = {name: read(folder, name) for name in ("patterns", "lu", "transactions", "pending",
-                                                   "bulk", "pressure", "served", "tasks")}
+                                                   "bulk", "pressure", "served", "tasks",
+                                                   "bsp")}
     machine = json.loads((folder / "machine.json").read_text(encoding="utf-8"))
     some = next(rows[0] for rows in parts.values() if rows)
     text = ["# Results in virtual time", "",
@@ -172,6 +174,8 @@ def main():
         text += flow.pressure(parts["pressure"], machine["credits_nic"])
     if parts["tasks"]:
         text += gauss_seidel.tasks(folder, parts["tasks"])
+    if parts["bsp"]:
+        text += supersteps.supersteps(folder, parts["bsp"])
     text += engine(folder, parts["pending"], parts["transactions"])
     page = "\n".join(map(wrapped, text)).rstrip() + "\n"
     (folder / "README.md").write_text(page, encoding="utf-8")
