@@ -3,8 +3,9 @@
 synchronization: fences that are barriers, fences that wait for neighbours, counted notifications,
 and messages.
 
-Two ranks by default. Every run compares its answer with that of one process. The kinds alternate; times are
-medians of an iteration. Exits with an error for wrong data or a failed run, never for timing.
+Two ranks by default. Every run compares its answer with that of one process. The kinds alternate;
+times are medians of an iteration. Exits with an error for wrong data or a failed run, never for
+timing.
 """
 
 import argparse
