@@ -249,6 +249,36 @@ static void recorded(int kind)
     window_free(&w);
 }
 
+/* A start whose first fence ends the epoch to be learned is checked call by call: its fence has
+ * been called, its put is refused, and the window is usable [PE-2]. */
+static void learned_by_a_start(int kind)
+{
+    Window w = patterned(kind, 2 * sizeof(int64_t), sizeof(int64_t));
+    int right = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
+    int64_t value = 7 + me, other = -1;
+    MPI_Request good = record(w.win, &value, right), bad = record(w.win, &other, left);
+    MPI(MPI_Win_fence(MPI_MODE_NOPRECEDE, w.win));
+    MPI(MPI_Put(&value, 1, MPI_INT64_T, right, 0, 1, MPI_INT64_T, w.win));
+    if (ranks > 2)
+        EXPECT(class_of(MPI_Start(&bad)) == MPI_ERR_RMA_SYNC, "%s: a start beyond the pattern",
+               kind_name[kind]);
+    else
+        MPI(MPI_Win_fence(0, w.win));
+    MPI(MPI_Put(&value, 1, MPI_INT64_T, right, 1, 1, MPI_INT64_T, w.win));
+    MPI(MPI_Win_fence(0, w.win));
+    EXPECT(load64((int64_t *)w.base) == 7 + left && load64((int64_t *)w.base + 1) == 7 + left,
+           "%s: puts beside a start that was refused", kind_name[kind]);
+    value = 9 + me;
+    MPI(MPI_Barrier(MPI_COMM_WORLD)); /* all have read their memory */
+    MPI(MPI_Start(&good));
+    MPI(MPI_Wait(&good, MPI_STATUS_IGNORE));
+    EXPECT(load64((int64_t *)w.base + 1) == 9 + left, "%s: a later start", kind_name[kind]);
+    MPI(MPI_Request_free(&good));
+    MPI(MPI_Request_free(&bad));
+    MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, w.win));
+    window_free(&w);
+}
+
 /* A window whose processes want different fences is not made. */
 static void different(void)
 {
@@ -307,6 +337,7 @@ int main(int argc, char **argv)
         if (ranks > 2)
             alone(kind);
         recorded(kind);
+        learned_by_a_start(kind);
     }
     different();
     return test_end();

@@ -192,6 +192,26 @@ static void end_exposure(void)
     memory[0] = 0;
 }
 
+/* A persistent request, for which the host has only an inactive one. */
+static void wait_tagged(void)
+{
+    MPI_Request expected;
+    MPI_Status status;
+    MPI(MPIX_Notify_init(win, 0, TAG, 1, &expected));
+    MPI(MPI_Start(&expected));
+    MPI(MPI_Wait(&expected, &status));
+    EXPECT(status.MPI_TAG == TAG && memory[1] == 6, "the announced data are not there");
+    MPI(MPI_Request_free(&expected));
+}
+
+static void end_tagged(void)
+{
+    int64_t put = 6;
+    MPI(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win));
+    MPI(MPIX_Put_tagged(&put, 1, MPI_INT64_T, 0, 1, 1, MPI_INT64_T, TAG, win));
+    MPI(MPI_Win_unlock(0, win));
+}
+
 /* ---- Pairs of processes: rank 0 waits for the others, which its second task calls. ---- */
 
 static void call_others(void)
@@ -277,6 +297,7 @@ static const struct {
     {"MPIX_Win_notify_waitsome", 1, wait_waitsome, end_notify},
     {"MPI_Win_wait", 1, wait_exposure, end_access},
     {"MPI_Win_complete", 1, wait_complete, end_exposure},
+    {"MPI_Wait for a tagged notification", 1, wait_tagged, end_tagged},
     {"MPI_Barrier", 2, wait_barrier, call_others},
     {"MPI_Allreduce", 2, wait_allreduce, call_others},
     {"MPI_Win_fence", 2, wait_fence, call_others},
