@@ -18,6 +18,7 @@ import collections
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 
@@ -91,6 +92,14 @@ def run(host, entry, program, env, limit):
     return result, seconds, words
 
 
+def pattern_shim(host, built):
+    """Compiles `pattern.c`, which sets the info key. Returns the path of the library."""
+    shim = os.path.join(built, host, "pattern.so")
+    subprocess.run([f"mpicc.{host}", "-O1", "-fPIC", "-shared", "-o", shim,
+                    os.path.join(HERE, "pattern.c")], check=True)
+    return shim
+
+
 def entries(folder, built, source):
     for place in (f"{built}/{folder}/testlist", f"{source}/{folder}/testlist"):
         if os.path.exists(place):
@@ -109,7 +118,7 @@ def main():
                         help="output folder of `build`")
     parser.add_argument("--prefix", action="append", default=[], metavar="NAME=DIR",
                         help="where the library is installed (default target/prefix-NAME)")
-    parser.add_argument("--way", action="append", choices=["preload", "nonblocking", "plain"])
+    parser.add_argument("--way", action="append", choices=["preload", "nonblocking", "pattern", "plain"])
     parser.add_argument("--transport", action="append", choices=["shm", "host_mpi", "verbs"])
     parser.add_argument("--full", action="store_true", help="all entries in all ways")
     parser.add_argument("--only", help="regular expression on `folder/test options`")
@@ -122,7 +131,7 @@ def main():
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, launch.leave)
     prefix = dict(item.split("=", 1) for item in options.prefix)
-    slow, sample = patterns("slow"), patterns("sample")
+    slow, sample, repeats = (patterns(name) for name in ("slow", "sample", "repeats"))
     table, failed, begin = collections.OrderedDict(), [], time.monotonic()
     results = open(options.results, "w") if options.results else None
     if results:
@@ -131,13 +140,15 @@ def main():
     for host in options.host:
         allowed = known(host)
         at = os.path.abspath(prefix.get(host, os.path.join(ROOT, "target", f"prefix-{host}")))
-        for way in options.way or ["preload", "nonblocking"]:
+        for way in options.way or ["preload", "nonblocking", "pattern"]:
             for transport in [""] if way == "plain" else options.transport or ["shm", "host_mpi"]:
                 first_combination = way == "plain" or (way == "preload" and transport == "shm")
                 count = table.setdefault((host, way, transport), collections.Counter())
                 env = dict(item.split("=", 1) for item in options.env)
-                if way == "preload":
+                if way in ("preload", "pattern"):
                     env["LD_PRELOAD"] = os.path.join(at, "lib", "libmpix_rma.so")
+                if way == "pattern":
+                    env["LD_PRELOAD"] = f"{pattern_shim(host, options.built)} {env['LD_PRELOAD']}"
                 if transport and transport != "shm":
                     env["MPIX_RMA_TRANSPORT"] = transport
                 for folder in IN_C if way == "nonblocking" else FOLDERS:
@@ -147,8 +158,11 @@ def main():
                         title = entry.title()
                         if options.only and not re.search(options.only, title):
                             continue
+                        if way == "pattern" and not repeats.match(title):
+                            continue
                         if not options.full and (slow.match(title)
-                                                 or not (first_combination or sample.match(title))):
+                                                 or not (first_combination or way == "pattern"
+                                                         or sample.match(title))):
                             count["left out"] += 1
                             continue
                         plain, ours = allowed.get(entry.key(), ("PASS", "PASS"))
