@@ -213,11 +213,16 @@ impl Generator {
             // A lock that overtakes an earlier epoch may be held while the next one waits for that
             // epoch. Under a reorder flag the program itself must avoid hold-and-wait, because
             // EP-10 covers programs without flags only.
-            places.truncate(if self.ordered(window) { 2 } else { 1 });
+            // Behind a pattern fence, a lock waits for its target's fence [FE-3], and that may wait
+            // for a rank that wants the lock held here.
+            let nests = |g: &Self, window: u32| {
+                g.ordered(window) && g.patterns[window as usize] == Pattern::Never
+            };
+            places.truncate(if nests(self, window) { 2 } else { 1 });
             let second = self.rng.u32(0..self.windows);
             let free =
                 !self.is_active(second) && self.regimes[second as usize] == Regime::Contended;
-            let free = free && !self.freed && self.ordered(window) && self.ordered(second);
+            let free = free && !self.freed && nests(self, window) && nests(self, second);
             if second != window && free && self.rng.bool() {
                 // A lock waits for earlier epochs of its own window. Take it under another window's
                 // lock only if there are none.
