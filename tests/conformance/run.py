@@ -118,7 +118,8 @@ def main():
                         help="output folder of `build`")
     parser.add_argument("--prefix", action="append", default=[], metavar="NAME=DIR",
                         help="where the library is installed (default target/prefix-NAME)")
-    parser.add_argument("--way", action="append", choices=["preload", "nonblocking", "pattern", "plain"])
+    parser.add_argument("--way", action="append",
+                        choices=["preload", "nonblocking", "pattern", "plain"])
     parser.add_argument("--transport", action="append", choices=["shm", "host_mpi", "verbs"])
     parser.add_argument("--full", action="store_true", help="all entries in all ways")
     parser.add_argument("--only", help="regular expression on `folder/test options`")
