@@ -77,6 +77,7 @@
  *   - All processes pass the same value, or none passes the key. Otherwise all get
  *     MPI_ERR_INFO_VALUE. So they do if IDX is not a number, or not below the value of
  *     mpi_assert_max_num_notify.
+ *   - "none" is as without the key. A duplicate has a value of its own (mpix_dup.h).
  *   - MPI_Win_set_info does not change it. MPI_Win_get_info returns it on windows that have it.
  */
 
