@@ -245,6 +245,28 @@ static void away(int i, int form)
     MPI(MPI_Group_free(&one));
 }
 
+/* Process 0 waits in a call on the window; process 1 posts only after it has received a message
+ * that process 0 must still send. */
+static void send_while_waiting(void)
+{
+    static char big[4 << 20];
+    MPI_Group zero = group_one(0), one = group_one(1);
+    if (me == 0) {
+        MPI_Request r;
+        MPI(MPI_Isend(big, sizeof big, MPI_BYTE, 1, 1, comm, &r));
+        MPI(MPI_Win_start(one, 0, w.win));
+        MPI(MPI_Put(&me, 1, MPI_INT, 1, 0, 1, MPI_INT, w.win));
+        MPI(MPI_Win_complete(w.win));
+        MPI(MPI_Wait(&r, MPI_STATUS_IGNORE));
+    } else if (me == 1) {
+        MPI(MPI_Recv(big, sizeof big, MPI_BYTE, 0, 1, comm, MPI_STATUS_IGNORE));
+        MPI(MPI_Win_post(zero, 0, w.win));
+        MPI(MPI_Win_wait(w.win));
+    }
+    MPI(MPI_Group_free(&zero));
+    MPI(MPI_Group_free(&one));
+}
+
 int main(int argc, char **argv)
 {
     test_begin(&argc, &argv);
@@ -255,6 +277,7 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
             for (int form = 0; form < 2; form++)
                 away(i, form);
+        send_while_waiting();
         window_free(&w);
     }
     MPI(MPI_Comm_free(&comm));

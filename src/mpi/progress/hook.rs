@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | Open MPI | `opal_progress_register` | `opal_progress` |
 //! | MPICH from 4.3 | `MPIX_Async_start` | `MPIX_Stream_progress` |
-//! | MPICH before | interposed calls (`blocking`), poll functions of `MPIX_Grequest_start` | `MPI_Iprobe` on a communicator of our own |
+//! | MPICH before | interposed calls (`blocking`), poll functions of `MPIX_Grequest_start` | `MPI_Request_get_status` of a receive of our own |
 //!
 //! A hook is registered while windows or continuation requests exist. It runs inside calls of the
 //! host, so it never waits and never enters the runtime twice. Under `MPI_THREAD_MULTIPLE` it does
@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use crate::mpi::abi::host::resolve;
 use crate::mpi::abi::host_calls;
+use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::runtime::continuations::{self, Thread};
 use crate::runtime::process::{is_outside, multiple};
@@ -262,22 +263,38 @@ pub(crate) fn progress_host() {
         // The null stream stands for all of the host's progress.
         progress(STREAM_NULL);
     } else {
-        let mut flag = 0;
-        let comm = PROBED.load(Ordering::Relaxed);
-        if comm == NO_COMM {
+        let receive = RECEIVE.load(Ordering::Relaxed);
+        if receive == NO_RECEIVE {
             return;
         }
-        // No message is ever sent on it, but the host's whole progress runs.
-        host_calls::iprobe_any(MPI_Comm::of(comm), &mut flag);
+        // It never completes, so the host's whole progress runs. (MPI_Iprobe on a communicator of
+        // this process alone does not progress messages that MPICH sends over UCX.)
+        let mut flag = 0;
+        host_calls::request_get_status(MPI_Request::of(receive), &mut flag);
     }
 }
 
-/// The communicator on which [`progress_host`] probes if the host has no progress function.
-static PROBED: AtomicU64 = AtomicU64::new(NO_COMM);
-/// No communicator yet: a process without `MPI_Init`, before its first window.
-const NO_COMM: u64 = 0;
+/// The receive that [`progress_host`] asks about if the host has no progress function.
+static RECEIVE: AtomicU64 = AtomicU64::new(NO_RECEIVE);
+/// No receive yet: a process without `MPI_Init`, before its first window.
+const NO_RECEIVE: u64 = 0;
 
-/// Sets the communicator for `MPI_Iprobe`. It must live until another one, or `None`, is set.
+/// Sets the communicator of this process alone that [`progress_host`] uses, on which no message is
+/// ever sent. It must live until another one, or `None`, is set.
 pub(crate) fn use_comm(comm: Option<MPI_Comm>) {
-    PROBED.store(comm.map_or(NO_COMM, MPI_Comm::key), Ordering::Relaxed);
+    let before = RECEIVE.swap(NO_RECEIVE, Ordering::Relaxed);
+    if before != NO_RECEIVE {
+        let request = Cell::new(MPI_Request::of(before));
+        host_calls::cancel(&request);
+        host_calls::wait(&request, Status::ignored());
+    }
+    let optional = optional();
+    let has_function = optional.opal_progress.is_some() || optional.stream_progress.is_some();
+    // On MPI_COMM_SELF, the application may send messages.
+    if let Some(comm) = comm.filter(|comm| *comm != MPI_COMM_SELF && !has_function) {
+        let mut request = MPI_REQUEST_NULL;
+        if host_calls::irecv_nothing(comm, &mut request) == MPI_SUCCESS {
+            RECEIVE.store(request.key(), Ordering::Relaxed);
+        }
+    }
 }
