@@ -14,6 +14,7 @@ compile_error!(
 
 #[cfg(feature = "host")]
 pub mod capi;
+pub mod collective;
 pub mod engine;
 #[cfg(feature = "host")]
 pub mod mpi;

@@ -12,6 +12,7 @@
 //! | `datatype` | predefined and derived datatypes: reductions, layouts |
 //! | `request` | requests of this library, and the calls that complete requests |
 //! | `progress` | progress of this library and the host in each other's calls [PR-1] |
+//! | `collective` | collectives on schedules of this library [CL-1] |
 //!
 //! Calls on a window that is not ours are passed on to the host's `PMPI_*`. Each interposed call is
 //! exported as `MPI_*` and as `PMPI_*`.
@@ -20,6 +21,7 @@
 
 pub(crate) mod abi;
 mod bootstrap;
+mod collective;
 mod datatype;
 pub(crate) mod info;
 mod init;

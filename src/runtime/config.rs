@@ -31,6 +31,7 @@ pub enum Values {
 pub static SETTINGS: [Setting; COUNT] = [
     setting("MPIX_RMA", Values::Words(&["all", "marked", "off"]), "all"),
     setting("MPIX_RMA_CMA", Values::Words(&["on", "off"]), "on"),
+    setting("MPIX_RMA_COLLECTIVES", Values::Words(&["auto", "always", "host"]), "auto"),
     setting("MPIX_RMA_IB_CACHE", Values::Text("MiB"), "1/16 of memory"),
     setting("MPIX_RMA_IB_DEVICE", Values::Text("name, name:port or name:port:gid"), "best active"),
     setting("MPIX_RMA_IB_MAX_QP", Values::Number(1, 1 << 23), "512"),
@@ -46,13 +47,14 @@ const fn setting(name: &'static str, values: Values, default: &'static str) -> S
 }
 
 /// Number of settings.
-pub(crate) const COUNT: usize = 10;
+pub(crate) const COUNT: usize = 11;
 
 /// Indices into [`SETTINGS`].
 #[allow(dead_code, reason = "the transport reads settings that are text from the environment")]
 enum Id {
     Windows,
     Cma,
+    Collectives,
     Cache,
     Device,
     MaxQueues,
@@ -72,6 +74,18 @@ pub enum Serve {
     Marked,
     /// None: every call goes straight to the host.
     Off,
+}
+
+/// Which collectives run on schedules of this library, on a host that cannot call us while it
+/// blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Collectives {
+    /// Those of communicators that make many.
+    Auto,
+    /// All that can, from the first one on.
+    Always,
+    /// None.
+    Host,
 }
 
 /// How peers are reached.
@@ -146,6 +160,16 @@ impl Settings {
     #[must_use]
     pub fn cma(&self) -> bool {
         self.0[Id::Cma as usize] == 0
+    }
+
+    /// Which collectives run on schedules of this library [CL-1].
+    #[must_use]
+    pub fn collectives(&self) -> Collectives {
+        match self.0[Id::Collectives as usize] {
+            0 => Collectives::Auto,
+            1 => Collectives::Always,
+            _ => Collectives::Host,
+        }
     }
 
     /// The least severe level that is logged.

@@ -8,6 +8,7 @@
     reason = "loom checks the accesses that unsafe would have to justify"
 )]
 
+mod board;
 mod channel;
 mod continuations;
 mod counters;

@@ -6,6 +6,7 @@ use super::{report, sources};
 /// above it, so there is no circle; `transport` and `mpi` stand for what their `mod.rs` exports.
 const PARTS: &[(&str, &[&str])] = &[
     ("sync", &[]),
+    ("collective", &["sync"]),
     ("engine", &[]),
     ("transport/streaming", &[]),
     ("transport/copy", &["transport/streaming"]),
@@ -78,6 +79,19 @@ const PARTS: &[(&str, &[&str])] = &[
     ("mpi/request", &["engine", "mpi", "mpi/abi", "mpi/progress", "runtime"]),
     ("mpi/datatype", &["engine", "mpi/abi", "mpi/request", "transport/datatype", "transport/am"]),
     (
+        "mpi/collective",
+        &[
+            "collective",
+            "engine",
+            "mpi/abi",
+            "mpi/datatype",
+            "mpi/progress",
+            "runtime",
+            "transport/datatype",
+            "transport/shm",
+        ],
+    ),
+    (
         "mpi/rma",
         &[
             "engine",
@@ -109,7 +123,15 @@ const PARTS: &[(&str, &[&str])] = &[
     ),
     (
         "mpi/init",
-        &["mpi/abi", "mpi/bootstrap", "mpi/datatype", "mpi/progress", "mpi/request", "runtime"],
+        &[
+            "mpi/abi",
+            "mpi/bootstrap",
+            "mpi/collective",
+            "mpi/datatype",
+            "mpi/progress",
+            "mpi/request",
+            "runtime",
+        ],
     ),
     (
         "mpi/window",

@@ -118,8 +118,13 @@ host_calls! {
         PMPI_Type_get_contents(
             datatype, integers.len() as c_int, addresses.len() as c_int, types.len() as c_int,
             integers.as_mut_ptr(), addresses.as_mut_ptr(), types.as_mut_ptr());
+    // Makes a datatype of `count` elements that begin `by` bytes further.
+    type_moved(datatype: MPI_Datatype, count: c_int, by: isize, moved: &mut MPI_Datatype) =
+        PMPI_Type_create_hindexed(1, &raw const count, &(by as MPI_Aint), datatype, moved);
+    type_commit(datatype: &mut MPI_Datatype) = PMPI_Type_commit(datatype);
     type_free(datatype: &mut MPI_Datatype) = PMPI_Type_free(datatype);
     type_free_keyval(key: &mut c_int) = PMPI_Type_free_keyval(key);
+    comm_free_keyval(key: &mut c_int) = PMPI_Comm_free_keyval(key);
     // Fails unless the datatype is valid.
     pack_size_of_none(datatype: MPI_Datatype, comm: MPI_Comm, size: &mut c_int) =
         PMPI_Pack_size(0, datatype, comm, size);

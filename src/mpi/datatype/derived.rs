@@ -155,7 +155,7 @@ fn keep<'a>(datatype: MPI_Datatype) -> Result<&'a Datatype, Fault> {
 }
 
 /// True unless the host refuses to pack zero items because the datatype is not committed.
-fn is_committed(datatype: MPI_Datatype) -> bool {
+pub(crate) fn is_committed(datatype: MPI_Datatype) -> bool {
     let (mut nothing, mut position) = ([0u8; 16], 0);
     // Errors return on this communicator.
     host_calls::pack_none(&mut nothing, datatype, &mut position, comm_in_use()) == MPI_SUCCESS

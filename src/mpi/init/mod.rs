@@ -14,6 +14,7 @@ use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::abi::world;
 use crate::mpi::bootstrap::{self, communicators, rdma};
+use crate::mpi::collective;
 use crate::mpi::datatype;
 use crate::mpi::datatype::derived;
 use crate::mpi::progress::drive;
@@ -122,9 +123,10 @@ fn start_after(code: c_int) -> c_int {
     code
 }
 
-/// Numbers in one agreement: the settings, whether sessions were opened, and whether blocking calls
-/// must be driven. Each is sent with both signs, so that one maximum yields maximum and minimum.
-const AGREED: usize = config::COUNT + 2;
+/// Numbers in one agreement: the settings, whether collectives cannot run on schedules of this
+/// library, whether sessions were opened, and whether blocking calls must be driven. Each is sent
+/// with both signs, so that one maximum yields maximum and minimum.
+const AGREED: usize = config::COUNT + 3;
 
 /// # Safety
 /// MPI is initialized, and no other thread is in this library or in MPI.
@@ -135,7 +137,7 @@ unsafe fn start() {
     let level = note_thread_level();
     progress::set_oversubscribed(is_oversubscribed());
     let pauses = level == MPI_THREAD_MULTIPLE && WANTS_PAUSES.load(Ordering::Relaxed);
-    let (settings, [loops, sessions], differing) = agree(mine, pauses);
+    let (settings, [no_schedules, sessions, loops], differing) = agree(mine, pauses);
     start_log(rank, &settings, &complaints);
     if rank == 0 && differing {
         log::warn!(
@@ -160,6 +162,9 @@ unsafe fn start() {
     }
     world::begin();
     set_up(settings, level);
+    if settings.serve() != Serve::Off && !no_schedules {
+        collective::open(settings.collectives());
+    }
     if settings.serve() != Serve::Off && needs_messages(&settings) {
         bootstrap::open_job();
     }
@@ -235,9 +240,9 @@ pub(crate) fn finish_alone() {
     drive::set_driven(false);
 }
 
-/// Agrees on the settings, which are those of rank 0. Also returns whether blocking calls must be
-/// driven, whether any process has opened a session, and whether settings differed.
-fn agree(mine: Settings, pauses: bool) -> (Settings, [bool; 2], bool) {
+/// Agrees on the settings, which are those of rank 0. Also returns the three answers of [`AGREED`],
+/// each true if it is true of any process, and whether settings differed.
+fn agree(mine: Settings, pauses: bool) -> (Settings, [bool; 3], bool) {
     let mut numbers = [0 as c_int; AGREED];
     for (number, value) in numbers.iter_mut().zip(mine.0) {
         *number = value as c_int;
@@ -246,6 +251,9 @@ fn agree(mine: Settings, pauses: bool) -> (Settings, [bool; 2], bool) {
     {
         numbers[AGREED - 2] = c_int::from(session::ever());
     }
+    // A host with a hook can call this library while it blocks. Processes of a session without
+    // MPI_Init have not agreed on anything.
+    numbers[AGREED - 3] = c_int::from(hook::exists() || numbers[AGREED - 2] != 0);
     let by_hook = hook::exists() && (!needs_messages(&mine) || hook::takes_messages());
     numbers[AGREED - 1] = c_int::from(!by_hook || pauses);
     let mut ends = [0 as c_int; 2 * AGREED];
@@ -256,14 +264,14 @@ fn agree(mine: Settings, pauses: bool) -> (Settings, [bool; 2], bool) {
     // Nothing is agreed yet, so all processes make the host's blocking call.
     host_calls::allreduce_ints(&mut ends, MPI_MAX, MPI_COMM_WORLD);
     // If one process must drive its blocking calls, all processes do.
-    let (loops, sessions) = (ends[AGREED - 1] != 0, ends[AGREED - 2] != 0);
+    let answers = [3, 2, 1].map(|from_end| ends[AGREED - from_end] != 0);
     let differing = (0..config::COUNT).any(|at| ends[at] != -ends[AGREED + at]);
     if differing {
         // All processes have the same maxima, so all of them come here.
         host_calls::bcast_ints(&mut numbers, MPI_COMM_WORLD);
     }
     let settings = Settings(std::array::from_fn(|at| i64::from(numbers[at])));
-    (settings, [loops, sessions], differing)
+    (settings, answers, differing)
 }
 
 /// Starts the progress thread [PR-2].
@@ -378,6 +386,7 @@ fn finish() {
         session::settle();
         return;
     }
+    collective::close();
     thread::stop();
     hook::remove_and_wait();
     hook::use_comm(None);

@@ -141,6 +141,16 @@ impl WindowKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct NodeId([u64; 3]);
 
+impl NodeId {
+    pub(super) fn words(self) -> [u64; 3] {
+        self.0
+    }
+
+    pub(super) fn of_words(words: [u64; 3]) -> Self {
+        NodeId(words)
+    }
+}
+
 /// Value of the word that a peer tries to read, to find out whether cross-memory attach works.
 pub(super) const PROBE: u64 = 0x6d70_6978_2d72_6d61;
 

@@ -52,6 +52,7 @@ mod region_table;
 mod regions;
 mod run_list;
 mod scattered;
+mod scratch;
 mod segment;
 mod segment_cache;
 mod setup;
@@ -64,6 +65,7 @@ pub use counters::{APART as COUNTERS_APART, Counter, CounterTable, RaisedBefore}
 pub use process::{is_rung, take_rung};
 pub use reference::BY_KERNEL_MIN;
 pub use regions::AttachError;
+pub use scratch::Scratch;
 pub use segment::SystemError;
 pub use setup::{Settings, SetupError};
 

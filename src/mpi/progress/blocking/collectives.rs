@@ -92,7 +92,7 @@ impl SuspendedErrhandler {
 /// MPICH's blocking form returns `MPI_ERR_TRUNCATE` and its nonblocking form `MPI_ERR_OTHER`; this
 /// returns the former. (For a message that is too short both return `MPI_ERR_OTHER`, but the
 /// nonblocking form does not distinguish the two cases.)
-fn broadcast(comm: MPI_Comm, start: impl FnOnce(*mut MPI_Request) -> c_int) -> c_int {
+pub(crate) fn broadcast(comm: MPI_Comm, start: impl FnOnce(*mut MPI_Request) -> c_int) -> c_int {
     let suspended = match SuspendedErrhandler::new(comm) {
         Ok(suspended) => suspended,
         Err(code) => return code,
@@ -120,14 +120,9 @@ macro_rules! collectives {
     };
 }
 
-collectives! {
-    MPI_Barrier PMPI_Barrier PMPI_Ibarrier(comm: MPI_Comm);
-}
-
 /// Collectives with counts, for one type of counts and of displacements.
 macro_rules! counted {
     ($count:ty, $displ:ty;
-     $bcast:ident $pbcast:ident $ibcast:ident;
      gather: $($gather:ident $pgather:ident $igather:ident,)*;
      all: $($all:ident $pall:ident $iall:ident,)*;
      gatherv: $gatherv:ident $pgatherv:ident $igatherv:ident;
@@ -139,14 +134,6 @@ macro_rules! counted {
      reduce: $reduce:ident $preduce:ident $ireduce:ident;
      reductions: $($reduction:ident $preduction:ident $ireduction:ident,)*;
      reduce_scatter: $reduce_scatter:ident $preduce_scatter:ident $ireduce_scatter:ident) => {
-        interpose! {
-            drive::collectives;
-            $bcast(
-                buffer: *mut c_void, count: $count, datatype: MPI_Datatype, root: c_int,
-                comm: MPI_Comm,
-            ) => $pbcast,
-                broadcast(comm, |request| $ibcast(buffer, count, datatype, root, comm, request));
-        }
         collectives! {
             $($gather $pgather $igather(
                 sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype,
@@ -194,7 +181,6 @@ macro_rules! counted {
 
 counted! {
     c_int, c_int;
-    MPI_Bcast PMPI_Bcast PMPI_Ibcast;
     gather: MPI_Gather PMPI_Gather PMPI_Igather, MPI_Scatter PMPI_Scatter PMPI_Iscatter,;
     all: MPI_Allgather PMPI_Allgather PMPI_Iallgather, MPI_Alltoall PMPI_Alltoall PMPI_Ialltoall,
         MPI_Neighbor_allgather PMPI_Neighbor_allgather PMPI_Ineighbor_allgather,
@@ -208,8 +194,7 @@ counted! {
     alltoallw: MPI_Alltoallw PMPI_Alltoallw PMPI_Ialltoallw;
     neighbor_alltoallw: MPI_Neighbor_alltoallw PMPI_Neighbor_alltoallw PMPI_Ineighbor_alltoallw;
     reduce: MPI_Reduce PMPI_Reduce PMPI_Ireduce;
-    reductions: MPI_Allreduce PMPI_Allreduce PMPI_Iallreduce, MPI_Scan PMPI_Scan PMPI_Iscan,
-        MPI_Exscan PMPI_Exscan PMPI_Iexscan,
+    reductions: MPI_Scan PMPI_Scan PMPI_Iscan, MPI_Exscan PMPI_Exscan PMPI_Iexscan,
         MPI_Reduce_scatter_block PMPI_Reduce_scatter_block PMPI_Ireduce_scatter_block,;
     reduce_scatter: MPI_Reduce_scatter PMPI_Reduce_scatter PMPI_Ireduce_scatter
 }
@@ -217,7 +202,6 @@ counted! {
 #[cfg(mpi_large_count)]
 counted! {
     MPI_Count, MPI_Aint;
-    MPI_Bcast_c PMPI_Bcast_c PMPI_Ibcast_c;
     gather: MPI_Gather_c PMPI_Gather_c PMPI_Igather_c,
         MPI_Scatter_c PMPI_Scatter_c PMPI_Iscatter_c,;
     all: MPI_Allgather_c PMPI_Allgather_c PMPI_Iallgather_c,
@@ -234,8 +218,7 @@ counted! {
     neighbor_alltoallw:
         MPI_Neighbor_alltoallw_c PMPI_Neighbor_alltoallw_c PMPI_Ineighbor_alltoallw_c;
     reduce: MPI_Reduce_c PMPI_Reduce_c PMPI_Ireduce_c;
-    reductions: MPI_Allreduce_c PMPI_Allreduce_c PMPI_Iallreduce_c,
-        MPI_Scan_c PMPI_Scan_c PMPI_Iscan_c,
+    reductions: MPI_Scan_c PMPI_Scan_c PMPI_Iscan_c,
         MPI_Exscan_c PMPI_Exscan_c PMPI_Iexscan_c,
         MPI_Reduce_scatter_block_c PMPI_Reduce_scatter_block_c PMPI_Ireduce_scatter_block_c,;
     reduce_scatter: MPI_Reduce_scatter_c PMPI_Reduce_scatter_c PMPI_Ireduce_scatter_c

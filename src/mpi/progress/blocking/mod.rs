@@ -4,7 +4,8 @@
 //! - [`waits`]: Wait*, Test*, Request_get_status, which `mpi/request/completion.rs` interposes;
 //!   Iprobe, Improbe.
 //! - [`point_to_point`]: Recv, the Send family, Sendrecv, Probe and their kin.
-//! - [`collectives`]: every blocking collective that has a nonblocking form.
+//! - [`collectives`]: every blocking collective that has a nonblocking form, but those of
+//!   `mpi::collective`, which come here only for what it leaves to the host.
 //! - [`assembled`]: collective calls without one, after a nonblocking barrier of our own.
 //!
 //! On a host with a hook, outside tasks, all of them are passed to the host (`drive::collectives`
@@ -26,6 +27,7 @@
 
 mod assembled;
 mod collectives;
+pub(crate) use collectives::broadcast as broadcast_at_host;
 mod point_to_point;
 pub(crate) mod waits;
 

@@ -1,0 +1,18 @@
+//! Collectives as schedules of notified stores, for processes of one node.
+//!
+//! A [`schedule`] is data: what one process publishes, and what it takes or folds in from others.
+//! Pure functions build it from the rank and the number of processes. A [`run`] executes it,
+//! step by step and without waiting, over the [`board`] of the communicator: memory that its
+//! processes share, with slots in which each publishes. Nothing here waits, calls MPI, or knows
+//! where the memory comes from. `docs/design/collectives.md` has the reasons.
+
+pub mod board;
+pub mod run;
+pub mod schedule;
+
+pub use board::{Board, BoardShape, Content, Position};
+pub use run::{Buffers, Mismatch, Run};
+pub use schedule::{Action, Schedule, Step};
+
+/// Most processes of a communicator that has a board: the stages of a barrier are bounded.
+pub const RANKS_MAX: u32 = 1 << board::STAGES;

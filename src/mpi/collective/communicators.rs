@@ -1,0 +1,332 @@
+//! The communicators that have made collectives here, and their boards.
+//!
+//! A communicator gets its board in its n-th call that could use one, with the same n in all its
+//! processes, so that a short-lived communicator costs nothing. Until then, and if the set-up
+//! fails, the host serves it. The set-up is collective and has the same outcome in all processes.
+//!
+//! The entry of a communicator lives as long as an attribute of ours on it: hosts reuse handles.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+
+use hashbrown::HashMap;
+
+use crate::collective::schedule::{allreduce, barrier, broadcast};
+use crate::collective::{
+    Board, BoardShape, Buffers, Content, Mismatch, Position, RANKS_MAX, Run, Schedule,
+};
+use crate::engine::Rank;
+use crate::mpi::abi::host_calls;
+use crate::mpi::abi::sys::*;
+use crate::mpi::abi::world;
+use crate::mpi::progress::{drive, hook};
+use crate::runtime::config::Collectives;
+use crate::runtime::process::Own;
+use crate::runtime::progress::{oversubscribed, sweep_from_hook};
+use crate::transport::shm::{Bootstrap, Scratch};
+
+/// What this process knows of a communicator.
+enum Entry {
+    /// The host has served so many of its calls.
+    Calls(u32),
+    /// The host serves it.
+    Host,
+    /// It has a board. `None` while a collective runs on it.
+    Board(Option<Box<Communicator>>),
+}
+
+/// The entries by the handles' keys.
+// SAFETY: any thread may use and drop entries, which are memory, mappings and numbers.
+static ENTRIES: Own<Option<HashMap<u64, Entry>>> = unsafe { Own::new(None) };
+
+/// Calls of a communicator before it gets a board. 0: none ever does.
+static CALLS_BEFORE: AtomicU32 = AtomicU32::new(0);
+/// That number with `MPIX_RMA_COLLECTIVES=auto`. The set-up takes as long as some hundred calls, so
+/// most communicators that are made for a single exchange should not pay for it.
+const CALLS_BEFORE_AUTO: u32 = 16;
+
+/// The attribute's keyval plus one; 0 while there is none.
+static KEY: AtomicI64 = AtomicI64::new(0);
+
+/// Turns schedules on. All processes of the job call it, or none, with the same setting.
+pub(crate) fn open(setting: Collectives) {
+    let calls = match setting {
+        Collectives::Auto => CALLS_BEFORE_AUTO,
+        Collectives::Always => 1,
+        Collectives::Host => return,
+    };
+    let mut key = MPI_KEYVAL_INVALID;
+    // SAFETY: the callback lives as long as the library, and the place is ours. Without a copy
+    // callback, a duplicate gets no attribute.
+    let code = unsafe { PMPI_Comm_create_keyval(None, Some(on_delete), &raw mut key, null_mut()) };
+    if code == MPI_SUCCESS {
+        KEY.store(i64::from(key) + 1, Ordering::Relaxed);
+        CALLS_BEFORE.store(calls, Ordering::Release);
+    }
+}
+
+/// Turns schedules off, and frees all boards. Call it before MPI is finalized.
+pub(crate) fn close() {
+    if CALLS_BEFORE.swap(0, Ordering::AcqRel) != 0 {
+        let mut key = KEY.swap(0, Ordering::Relaxed).wrapping_sub(1) as c_int;
+        // The host still deletes the attributes of live communicators.
+        host_calls::comm_free_keyval(&mut key);
+        drop(ENTRIES.with(Option::take));
+    }
+}
+
+/// Whether any call may run on a schedule.
+#[inline]
+pub(super) fn is_open() -> bool {
+    CALLS_BEFORE.load(Ordering::Relaxed) != 0
+}
+
+/// Called by the host when a communicator ends.
+unsafe extern "C" fn on_delete(comm: MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
+    // Unmapped outside of the lock.
+    drop(ENTRIES.with(|entries| entries.as_mut()?.remove(&comm.key())));
+    MPI_SUCCESS
+}
+
+/// Who serves a call that could run on a schedule.
+pub(super) enum Claim {
+    /// The host.
+    Host,
+    /// The host; if the call succeeds, [`begin`] must follow. Only then is the handle known to be
+    /// valid.
+    Unknown,
+    /// This library. [`release`] must follow.
+    Ours(Box<Communicator>),
+    /// Another collective of this process runs on the communicator.
+    Busy,
+}
+
+/// Decides who serves a call, which all processes of the communicator make.
+pub(super) fn claim(comm: MPI_Comm) -> Claim {
+    let must_set_up = |calls: &mut u32| {
+        *calls += 1;
+        *calls > CALLS_BEFORE.load(Ordering::Relaxed)
+    };
+    let claimed =
+        ENTRIES.with(|entries| match entries.get_or_insert_default().get_mut(&comm.key()) {
+            None => Some(Claim::Unknown),
+            Some(Entry::Host) => Some(Claim::Host),
+            Some(Entry::Board(board)) => Some(board.take().map_or(Claim::Busy, Claim::Ours)),
+            Some(Entry::Calls(calls)) => (!must_set_up(calls)).then_some(Claim::Host),
+        });
+    claimed.unwrap_or_else(|| match Communicator::set_up(comm) {
+        Some(made) => {
+            insert(comm, Entry::Board(None));
+            Claim::Ours(Box::new(made))
+        }
+        None => {
+            insert(comm, Entry::Host);
+            Claim::Host
+        }
+    })
+}
+
+/// Notes the first successful call of a communicator.
+pub(super) fn begin(comm: MPI_Comm) {
+    let key = KEY.load(Ordering::Relaxed).wrapping_sub(1) as c_int;
+    // SAFETY: the communicator is valid, since the host has just served it; the keyval is ours.
+    if unsafe { PMPI_Comm_set_attr(comm, key, null_mut()) } == MPI_SUCCESS {
+        insert(comm, Entry::Calls(1));
+    }
+}
+
+/// Ends a claim.
+pub(super) fn release(comm: MPI_Comm, own: Box<Communicator>) {
+    ENTRIES.with(|entries| {
+        if let Some(Entry::Board(board)) = entries.as_mut().and_then(|all| all.get_mut(&comm.key()))
+        {
+            *board = Some(own);
+        }
+    });
+}
+
+fn insert(comm: MPI_Comm, entry: Entry) {
+    let before = ENTRIES.with(|entries| entries.get_or_insert_default().insert(comm.key(), entry));
+    drop(before);
+}
+
+/// The collectives that have schedules.
+#[derive(Clone, Copy)]
+pub(super) enum Collective {
+    Barrier,
+    Broadcast { root: u32 },
+    Allreduce,
+}
+
+/// A communicator with a board.
+pub(super) struct Communicator {
+    scratch: Scratch,
+    shape: BoardShape,
+    me: u32,
+    position: Position,
+    barrier: Schedule,
+    allreduce: Schedule,
+    /// By root, each made at its first use.
+    broadcasts: HashMap<u32, Schedule>,
+    /// The block, and what is folded into it: aligned for elements of every datatype.
+    block: Vec<u128>,
+    operand: Vec<u128>,
+    /// Collectives since the last round of progress.
+    since_progress: u32,
+}
+
+/// Looks before a collective waits like other calls.
+const QUICK_LOOKS: u32 = 24;
+/// Collectives that need not wait, between two rounds of progress [PR-1].
+const BETWEEN_PROGRESS: u32 = 64;
+/// Looks between two rounds of the host's progress where each look yields.
+const YIELDS_PER_ROUND: u32 = 4;
+
+impl Communicator {
+    /// Makes the board of a communicator. Collective. `None`, in all processes: the host serves it.
+    #[cold]
+    fn set_up(comm: MPI_Comm) -> Option<Self> {
+        let (mut inter, mut me, mut size) = (0, 0, 0);
+        host_calls::comm_test_inter(comm, &mut inter);
+        host_calls::comm_rank(comm, &mut me);
+        host_calls::comm_size(comm, &mut size);
+        let (me, ranks) = (me as u32, size as u32);
+        if inter != 0 || ranks > RANKS_MAX || !in_world(comm, size) {
+            return None;
+        }
+        let shape = BoardShape::of(ranks);
+        let mut carrier = Carrier { comm, me, ranks, failed: false };
+        let made = Scratch::new(&mut carrier, shape.words());
+        let scratch = made
+            .inspect_err(|reason| log::info!("collectives are left to the host: {reason}"))
+            .ok()
+            .filter(|_| !carrier.failed)?;
+        let words = shape.content_max.div_ceil(size_of::<u128>());
+        Some(Communicator {
+            scratch,
+            shape,
+            me,
+            position: Position::default(),
+            barrier: barrier(me, ranks),
+            allreduce: allreduce(me, ranks),
+            broadcasts: HashMap::new(),
+            block: vec![0; words],
+            operand: vec![0; words],
+            since_progress: 0,
+        })
+    }
+
+    pub(super) fn ranks(&self) -> u32 {
+        self.shape.ranks
+    }
+
+    pub(super) fn me(&self) -> u32 {
+        self.me
+    }
+
+    /// The block: the contribution before [`run`](Self::run), the result after it.
+    pub(super) fn block(&mut self) -> *mut c_void {
+        self.block.as_mut_ptr().cast()
+    }
+
+    /// Runs a collective, and makes progress while it waits. `fold` reduces its first argument
+    /// into its second.
+    pub(super) fn run(
+        &mut self,
+        which: Collective,
+        content: Content,
+        mut fold: impl FnMut(&[u8], &mut [u8]),
+    ) -> Option<Mismatch> {
+        let (me, ranks) = (self.me, self.shape.ranks);
+        let schedule = match which {
+            Collective::Barrier => &self.barrier,
+            Collective::Allreduce => &self.allreduce,
+            Collective::Broadcast { root } => {
+                self.broadcasts.entry(root).or_insert_with(|| broadcast(me, ranks, root))
+            }
+        };
+        let board = Board::new(self.scratch.words(), self.shape, me);
+        let mut run = Run::new(schedule, &board, &mut self.position, content);
+        let mut buffers =
+            Buffers { block: bytes_of(&mut self.block), operand: bytes_of(&mut self.operand) };
+        let mut advance = || run.advance(schedule, &board, &self.position, &mut buffers, &mut fold);
+        if quickly(&mut advance) {
+            self.since_progress += 1;
+        } else {
+            wait(advance);
+            self.since_progress = 0;
+        }
+        if self.since_progress == BETWEEN_PROGRESS {
+            self.since_progress = 0;
+            sweep_from_hook();
+            hook::progress_host();
+        }
+        run.mismatch()
+    }
+}
+
+/// Looks a few times. True if the collective is complete.
+#[inline]
+fn quickly(advance: &mut impl FnMut() -> bool) -> bool {
+    let looks = if oversubscribed() { 1 } else { QUICK_LOOKS };
+    (0..looks).any(|_| advance())
+}
+
+/// Waits for the collective, and makes progress meanwhile [PR-1].
+fn wait(mut advance: impl FnMut() -> bool) {
+    let mut looks = 0u32;
+    drive::until(|| {
+        looks = looks.wrapping_add(1);
+        if oversubscribed() && looks.is_multiple_of(YIELDS_PER_ROUND) {
+            hook::progress_host();
+        }
+        advance().then_some(())
+    });
+}
+
+fn bytes_of(words: &mut [u128]) -> &mut [u8] {
+    // SAFETY: the bytes of these words, which are valid as bytes and need no alignment.
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
+}
+
+/// Whether all processes are of this job. Others may have different settings. The answer is the
+/// same in all of them: a process of another job finds this one outside of its own.
+fn in_world(comm: MPI_Comm, size: c_int) -> bool {
+    if !world::has_world() {
+        return false;
+    }
+    let mut groups = [MPI_GROUP_NULL; 2];
+    for (comm, group) in [comm, MPI_COMM_WORLD].into_iter().zip(&mut groups) {
+        host_calls::comm_group(comm, group);
+    }
+    let ranks = host_calls::ranks_within(groups[0], size, groups[1]);
+    groups.iter_mut().for_each(|group| _ = host_calls::group_free(group));
+    let outside = MPI_UNDEFINED as u32;
+    ranks.is_some_and(|ranks| !ranks.contains(&outside))
+}
+
+/// The set-up's exchange over a communicator.
+struct Carrier {
+    comm: MPI_Comm,
+    me: u32,
+    ranks: u32,
+    /// A call of the host has failed.
+    failed: bool,
+}
+
+impl Bootstrap for Carrier {
+    fn rank(&self) -> Rank {
+        self.me
+    }
+    fn size(&self) -> u32 {
+        self.ranks
+    }
+    fn allgather(&mut self, mine: &[u8], all: &mut [u8]) {
+        assert_eq!(mine.len() * self.ranks as usize, all.len());
+        // SAFETY: the communicator is live, since the application has just called with it; the
+        // lengths were just compared.
+        let code = unsafe { drive::allgather(self.comm, mine, all) };
+        self.failed |= code != MPI_SUCCESS;
+    }
+}
