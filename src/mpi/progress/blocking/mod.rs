@@ -23,7 +23,8 @@
 //! Cost in ns, blocking form of the host and driven, with two ranks of MPICH 4.0.2 over shared
 //! memory: `MPI_Barrier` 320 and 380, `MPI_Allreduce` of one int 310 and 720, `MPI_Bcast` of one
 //! int 100 and 365, a ping-pong 255 and 258, with an idle window or without. All but 10 to 50 ns
-//! are the host's nonblocking forms. With `MPIX_RMA=off` the host's blocking calls are made.
+//! are the host's nonblocking forms. With `MPIX_RMA=off` the host's blocking calls are made. Short
+//! collectives within a node take less than the blocking forms (`docs/design/collectives.md`).
 
 mod assembled;
 mod collectives;
