@@ -180,8 +180,9 @@ pub(super) struct Communicator {
 const QUICK_LOOKS: u32 = 24;
 /// Collectives that need not wait, between two rounds of progress [PR-1].
 const BETWEEN_PROGRESS: u32 = 64;
-/// Looks between two rounds of the host's progress where each look yields.
-const YIELDS_PER_ROUND: u32 = 4;
+/// Looks of a wait before each further one runs the host's progress, too: peers may use windows of
+/// the host meanwhile, or wait for its messages.
+const LOOKS_ALONE: u32 = 16;
 
 impl Communicator {
     /// Makes the board of a communicator. Collective. `None`, in all processes: the host serves it.
@@ -277,8 +278,8 @@ fn quickly(advance: &mut impl FnMut() -> bool) -> bool {
 fn wait(mut advance: impl FnMut() -> bool) {
     let mut looks = 0u32;
     drive::until(|| {
-        looks = looks.wrapping_add(1);
-        if oversubscribed() && looks.is_multiple_of(YIELDS_PER_ROUND) {
+        looks = looks.saturating_add(1);
+        if looks > LOOKS_ALONE {
             hook::progress_host();
         }
         advance().then_some(())
