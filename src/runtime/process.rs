@@ -2,15 +2,16 @@
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut, Index, IndexMut};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::checked::CheckedList;
 use super::config::Settings;
 use super::network::Network;
 use super::persistent::PersistentRequests;
-use super::registry::{Registry, WindowId};
-use super::window::{Completion, HostRequest, Window};
+use super::registry::{NO_HANDLE, Registry, WindowId};
+use super::window::{Completion, HostHandle, HostRequest, Window};
+use crate::engine::Rank;
 use crate::sync::Exclusive;
 
 /// The functions of the host that the runtime calls.
@@ -84,6 +85,30 @@ static PROCESS: Process = Process {
     }),
 };
 
+/// The window and target that are known to be in order, since the call of `MPIX_Win_order` before
+/// found them so and nothing has happened since that could change it. Unused under
+/// `MPI_THREAD_MULTIPLE`.
+static IN_ORDER: (AtomicU64, AtomicU32) = (AtomicU64::new(NO_HANDLE), AtomicU32::new(0));
+
+/// Whether operations to the target of the window are known to be in order.
+#[inline(always)]
+pub(crate) fn is_in_order(window: HostHandle, target: Rank) -> bool {
+    IN_ORDER.0.load(Ordering::Relaxed) == window.0 && IN_ORDER.1.load(Ordering::Relaxed) == target
+}
+
+/// Notes that they are, until [`forget_order`] or [`enter`] is called.
+#[inline(always)]
+pub(crate) fn note_order(window: HostHandle, target: Rank) {
+    IN_ORDER.0.store(window.0, Ordering::Relaxed);
+    IN_ORDER.1.store(target, Ordering::Relaxed);
+}
+
+/// Called before anything that needs a new order, or that may change which calls are allowed.
+#[inline(always)]
+pub(crate) fn forget_order() {
+    IN_ORDER.0.store(NO_HANDLE, Ordering::Relaxed);
+}
+
 /// The right of one thread to use the process's state. Not `Send`.
 pub(crate) struct Guard(std::marker::PhantomData<*mut ()>);
 
@@ -99,6 +124,7 @@ pub(crate) fn enter() -> Guard {
             reentered();
         }
         PROCESS.inside.store(true, Ordering::Relaxed);
+        forget_order();
     }
     Guard(std::marker::PhantomData)
 }
@@ -113,6 +139,7 @@ pub(crate) fn try_enter() -> Option<Guard> {
     {
         return None;
     }
+    forget_order();
     Some(Guard(std::marker::PhantomData))
 }
 

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 
 use super::checked::note_change;
 use super::fast_path::{self, MappedTarget};
-use super::process::Host;
+use super::process::{Host, forget_order};
 use super::transport::with_port;
 use super::window::{Hints, HostHandle, Window};
 use crate::engine::Rank;
@@ -298,6 +298,7 @@ impl Registry {
     /// Orders the loads of gets behind earlier operations, if an order asked for that.
     #[inline(always)]
     pub(crate) fn admit_gets(&mut self) {
+        forget_order();
         order_load();
         self.windows.last_to_get = self.windows.last_handle;
     }

@@ -115,6 +115,40 @@ static void errors(int kind)
     window_free(&w);
 }
 
+/* An order of the same target as before, with and without something in between. Two processes put
+ * to each other and then look at what the other has put: one of them must see it, so each get has
+ * to wait for the put before it, also behind the second of two equal orders. */
+static void again(int kind)
+{
+    Window w = window_on(kind, 2 * sizeof(int64_t), sizeof(int64_t), MPI_INFO_NULL, MPI_COMM_WORLD);
+    int peer = me ^ 1, class;
+    MPI(MPI_Win_set_errhandler(w.win, MPI_ERRORS_RETURN));
+    for (int64_t round = 1; peer < ranks && round <= 2000; round++) {
+        int64_t seen = 0, other, mine = round, zero = 0;
+        MPI(MPI_Win_lock(MPI_LOCK_SHARED, peer, 0, w.win));
+        MPI(MPI_Put(&zero, 1, MPI_INT64_T, peer, 1, 1, MPI_INT64_T, w.win));
+        MPI(MPIX_Win_order(peer, w.win));
+        MPI(MPIX_Win_order(peer, w.win));
+        MPI(MPI_Win_unlock(peer, w.win));
+        MPI_Error_class(MPIX_Win_order(peer, w.win), &class);
+        EXPECT(class == MPI_ERR_RMA_SYNC, "%s: order after the unlock: class %d", kind_name[kind],
+               class);
+        send_token(peer, 3), recv_token(peer, 3);
+        MPI(MPI_Win_lock(MPI_LOCK_SHARED, me & ~1, 0, w.win));
+        /* Both at the even one of the two: the words of both processes. */
+        MPI(MPI_Put(&mine, 1, MPI_INT64_T, me & ~1, me & 1, 1, MPI_INT64_T, w.win));
+        MPI(MPIX_Win_order(me & ~1, w.win));
+        MPI(MPIX_Win_order(me & ~1, w.win));
+        MPI(MPI_Get(&seen, 1, MPI_INT64_T, me & ~1, ~me & 1, 1, MPI_INT64_T, w.win));
+        MPI(MPI_Win_unlock(me & ~1, w.win));
+        MPI(MPI_Sendrecv(&seen, 1, MPI_INT64_T, peer, 4, &other, 1, MPI_INT64_T, peer, 4,
+                         MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        EXPECT(seen == round || other == round, "%s round %ld: %ld and %ld", kind_name[kind],
+               (long)round, (long)seen, (long)other);
+    }
+    window_free(&w);
+}
+
 int main(int argc, char **argv)
 {
     test_begin(&argc, &argv);
@@ -123,6 +157,7 @@ int main(int argc, char **argv)
         flags(kind, 1);
         overlapping(kind);
         errors(kind);
+        again(kind);
     }
     return test_end();
 }

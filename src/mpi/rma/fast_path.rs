@@ -16,7 +16,7 @@ use crate::mpi::datatype::{self, Predefined, is_comparable, predefined};
 use crate::mpi::request::continuation;
 use crate::mpi::rma::args::{self, Buffer, Target};
 use crate::runtime::fast_path::{self, Access, MappedTarget, must_sweep};
-use crate::runtime::process::{enter_alone, try_enter};
+use crate::runtime::process::{enter_alone, is_in_order, note_order, try_enter};
 use crate::runtime::progress::sweep_between_calls;
 use crate::runtime::{Guard, HostHandle, Window};
 use crate::transport::copy;
@@ -424,7 +424,18 @@ fn flush_among(handle: HostHandle, rank: u32) -> Option<c_int> {
 /// An order behind operations that are complete.
 #[inline(always)]
 pub(crate) fn order(window: MPI_Win, target: c_int) -> Option<c_int> {
-    let (handle, rank) = (HostHandle(window.key()), u32::try_from(target).ok()?);
+    let (handle, rank) = (HostHandle(window.key()), target as u32);
+    if is_in_order(handle, rank) {
+        order_completed();
+        return Some(MPI_SUCCESS);
+    }
+    order_anew(handle, target)
+}
+
+/// As [`order`], if something has happened since the last order.
+#[inline(never)]
+fn order_anew(handle: HostHandle, target: c_int) -> Option<c_int> {
+    let rank = u32::try_from(target).ok()?;
     let Some(mut guard) = enter_alone() else { return order_among(handle, rank) };
     let (ours, _) = guard.windows.direct(handle, rank)?;
     if !ours.engine.is_ordered(rank) {
@@ -432,6 +443,7 @@ pub(crate) fn order(window: MPI_Win, target: c_int) -> Option<c_int> {
     }
     order_operations();
     guard.windows.order_gets();
+    note_order(handle, rank);
     Some(MPI_SUCCESS)
 }
 
