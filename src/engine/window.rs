@@ -126,10 +126,10 @@ pub struct Window {
     /// Lock and lock_all epochs that sweeps poll, because the port does not report their progress.
     pub(super) lock_watch: Vec<Key>,
     /// Active lock and lock_all epochs whose lock is not held yet.
-    pub(super) locks_awaited: usize,
+    pub(super) locks_awaited: u32,
     /// Number of lock and lock_all epochs that are held and still open. The application may need
     /// another lock before it closes them, so a process that has any passes the gate [LK-6].
-    pub(super) open_locks_held: usize,
+    pub(super) open_locks_held: u32,
     pub(super) licensing: Licensing,
     pub(super) lock_ops: PendingLockOps,
     /// Fences that were begun, in the units of `Word::Fence`.
