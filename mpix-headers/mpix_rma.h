@@ -203,7 +203,9 @@
  * a process without neighbours passes them at once. A process may rely on these: its fence
  * completes after its origins have called it and their operations are complete here; its operations
  * reach a target after the target's fence; its locks of a learned target are granted after it.
- * Order a lock of any other process by other means.
+ * Order a lock of any other process by other means. Do not wait for a second lock while you hold
+ * one that a process may want which has not called the fence yet: the second lock's target may wait
+ * for that process.
  *
  * Beside the calls that make windows, MPI_Win_set_info takes this key, with the same value in all
  * processes. It completes outstanding fences. Then the next fence that opens an epoch begins to

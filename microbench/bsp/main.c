@@ -6,7 +6,7 @@
 
 #include "../common/host.h"
 #include "../common/options.h"
-#include "../common/timing.h"
+#include "../common/verified.h"
 
 #include <getopt.h>
 #include <mpi.h>
@@ -90,14 +90,8 @@ static bool read_options(int argc, char **argv, long *runs)
 /* One run: prints the time of the slowest rank. Returns whether the answer is right. */
 static bool run(const struct program *program)
 {
-    program->reset();
-    MPI_Barrier(MPI_COMM_WORLD);
-    double begin = now_us(), took;
-    program->run();
-    took = now_us() - begin;
-    long wrong = program->wrong();
-    MPI_Allreduce(MPI_IN_PLACE, &took, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+    long wrong;
+    double took = run_verified(program->reset, program->run, program->wrong, &wrong);
     if (setup.rank == 0)
         printf("{\"program\":\"%s\",\"mode\":\"%s\",\"host\":\"%s\",\"ranks\":%d,\"size\":%ld,"
                "\"iterations\":%ld,\"us\":%.3f,\"wrong\":%ld,\"verified\":%s}\n",
