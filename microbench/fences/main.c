@@ -10,6 +10,7 @@
  *
  *   put         puts alone
  *   put_order   each behind MPIX_Win_order
+ *   put_call    each behind MPI_Aint_diff, a call that does next to nothing
  *
  * Every value is compared at its target.
  */
@@ -38,8 +39,9 @@ int main(void)
 }
 #else
 
-enum series { NOTIFIED, PATTERN, BARRIER, PUT, PUT_ORDER, SERIES };
-static const char *const name[SERIES] = {"notified", "pattern", "barrier", "put", "put_order"};
+enum series { NOTIFIED, PATTERN, BARRIER, PUT, PUT_ORDER, PUT_CALL, SERIES };
+static const char *const name[SERIES] = {"notified", "pattern",   "barrier",
+                                         "put",      "put_order", "put_call"};
 /* Two for each neighbour: for odd and even rounds, so that no value is overwritten before it was
  * compared. */
 enum { PLACES = 4 };
@@ -66,6 +68,7 @@ static void make_windows(void)
     MPI_Win_fence(0, win[BARRIER]);
     MPI_Win_lock_all(0, win[PUT]);
     MPI_Win_lock_all(0, win[PUT_ORDER]);
+    MPI_Win_lock_all(0, win[PUT_CALL]);
 }
 
 static void free_windows(void)
@@ -75,6 +78,7 @@ static void free_windows(void)
     MPI_Win_fence(MPI_MODE_NOSUCCEED, win[BARRIER]);
     MPI_Win_unlock_all(win[PUT]);
     MPI_Win_unlock_all(win[PUT_ORDER]);
+    MPI_Win_unlock_all(win[PUT_CALL]);
     for (enum series s = 0; s < SERIES; s++)
         MPI_Win_free(&win[s]);
 }
@@ -118,14 +122,18 @@ static double exchanges(enum series s, long rounds)
 static double puts_of(enum series s, long rounds)
 {
     int64_t value = ++rounds_before[s];
+    MPI_Aint sum = 0;
     MPI_Barrier(MPI_COMM_WORLD);
     double begin = now_us();
     for (long i = 0; rank == 0 && i < rounds; i++) {
         if (s == PUT_ORDER)
             MPIX_Win_order(1, win[s]);
+        if (s == PUT_CALL)
+            sum += MPI_Aint_diff(i, 1);
         MPI_Put(&value, 1, MPI_INT64_T, 1, i % PLACES, 1, MPI_INT64_T, win[s]);
     }
     double took = 1000 * (now_us() - begin) / (double)rounds;
+    right &= rank != 0 || s != PUT_CALL || sum == rounds * (rounds - 3) / 2;
     if (rank == 0)
         MPI_Win_flush(1, win[s]);
     MPI_Barrier(MPI_COMM_WORLD);

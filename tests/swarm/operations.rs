@@ -326,7 +326,8 @@ impl Generator {
 
     pub fn flush_how(&mut self, open: &Open, target: Option<Rank>, local: bool, blocks: bool) {
         let (window, ids) = (open.window, open.ids(target));
-        let windows = self.flushed_with(open, target);
+        // A call that waits for the lock of another window would keep that of this one meanwhile.
+        let windows = if blocks { vec![window] } else { self.flushed_with(open, target) };
         let several = windows.len() > 1;
         if !local && if several { self.rng.u8(0..4) > 0 } else { self.one_in(6) } {
             self.count(if several { "flush of windows" } else { "flush of one window" });
