@@ -1,5 +1,7 @@
 //! The windows of this process: those that this library serves, and those left to the host.
 
+mod duplicates;
+
 use std::hash::{BuildHasherDefault, Hasher};
 use std::num::NonZeroU64;
 use std::ops::{Index, IndexMut};
@@ -11,7 +13,7 @@ use super::checked::note_change;
 use super::fast_path::{self, MappedTarget};
 use super::process::{Host, forget_order};
 use super::transport::with_port;
-use super::window::{Hints, HostHandle, Window};
+use super::window::{HostHandle, Window};
 use crate::engine::Rank;
 use crate::engine::slab::{Key, Slab};
 use crate::transport::shm::protocol::{load_waits, order_load};
@@ -221,6 +223,12 @@ impl Registry {
         self.set(handle, if recording { HandleState::Recording(id) } else { ours });
     }
 
+    /// Whether the next call must sweep.
+    #[inline(always)]
+    fn sweeps_next(&self) -> bool {
+        self.calls % CALLS_PER_SWEEP == CALLS_PER_SWEEP - 1
+    }
+
     /// The window of a handle and the memory of `target`, if the call before was on the same window
     /// and operations to `target` are copies now. Counts the call; also `None` if it must sweep.
     /// Sweeps need not visit the window, since a copy leaves no work behind. Never panics, so the
@@ -231,7 +239,7 @@ impl Registry {
         handle: HostHandle,
         target: Rank,
     ) -> Option<(&mut Window, MappedTarget)> {
-        if self.calls % CALLS_PER_SWEEP == CALLS_PER_SWEEP - 1 {
+        if self.sweeps_next() {
             return None;
         }
         let found = self.windows.direct(handle.0, target)?;
@@ -245,7 +253,7 @@ impl Registry {
         handle: HostHandle,
         target: Rank,
     ) -> Option<(&mut Window, MappedTarget)> {
-        if self.calls % CALLS_PER_SWEEP == CALLS_PER_SWEEP - 1 {
+        if self.sweeps_next() {
             return None;
         }
         let memory = self.windows.memory_of(handle.0, target)?;
@@ -266,7 +274,7 @@ impl Registry {
         handle: HostHandle,
         target: Rank,
     ) -> Option<(&mut Window, MappedTarget, u32)> {
-        if self.calls % CALLS_PER_SWEEP == CALLS_PER_SWEEP - 1 {
+        if self.sweeps_next() {
             return None;
         }
         let window = self.windows.last(handle.0)?;
@@ -306,7 +314,7 @@ impl Registry {
     /// As [`direct`](Self::direct), for a target whose memory this process has not mapped: the
     /// window, if the transport may complete an operation to `target` now.
     pub(crate) fn unmapped(&mut self, handle: HostHandle, target: Rank) -> Option<&mut Window> {
-        if self.calls % CALLS_PER_SWEEP == CALLS_PER_SWEEP - 1 {
+        if self.sweeps_next() {
             return None;
         }
         let window = self.windows.last(handle.0).filter(|window| window.only_copies)?;
@@ -322,7 +330,7 @@ impl Registry {
     /// false if it must sweep.
     #[inline(always)]
     pub(crate) fn flushes_all(&mut self, handle: HostHandle) -> bool {
-        if self.calls % CALLS_PER_SWEEP == CALLS_PER_SWEEP - 1 {
+        if self.sweeps_next() {
             return false;
         }
         let flushes =
@@ -365,47 +373,6 @@ impl Registry {
             }
             Some(HandleState::Recording(_) | HandleState::Freed) | None => false,
         }
-    }
-
-    /// Has the next calls on a window be those on the handle of this lane; on the original, if that
-    /// handle is gone.
-    pub(crate) fn select(&mut self, id: WindowId, lane: u32) {
-        let Some(window) = self.windows.get_mut(id) else { return };
-        if window.lane() != lane && (window.select(lane) || window.select(0)) {
-            // Which is found by its handle.
-            self.windows.forget_last(id);
-        }
-    }
-
-    /// A window, for calls on the handle of this lane.
-    pub(crate) fn on_lane(&mut self, id: WindowId, lane: u32) -> &mut Window {
-        self.select(id, lane);
-        &mut self[id]
-    }
-
-    /// Adds a duplicate of a window that we serve. False if the window has been freed, or has too
-    /// many.
-    pub(crate) fn insert_duplicate(
-        &mut self,
-        id: WindowId,
-        handle: HostHandle,
-        hints: Hints,
-    ) -> bool {
-        let window = self.windows.get_mut(id);
-        let Some(lane) = window.and_then(|window| window.add_duplicate(handle, hints)) else {
-            return false;
-        };
-        self.set(handle, HandleState::Ours(id, lane));
-        true
-    }
-
-    /// Removes a duplicate. Its handle is remembered as freed.
-    pub(crate) fn remove_duplicate(&mut self, id: WindowId, handle: HostHandle, lane: u32) {
-        self.windows.forget_last(id);
-        if let Some(window) = self.windows.get_mut(id) {
-            window.remove_duplicate(lane);
-        }
-        self.mark_freed(handle, HandleState::Ours(id, lane));
     }
 
     /// The state of a handle. `None` if no interposed constructor has returned it.
