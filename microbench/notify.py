@@ -21,12 +21,12 @@ from driver.progress import Progress  # noqa: E402
 from driver.table import bytes_text, table  # noqa: E402
 
 PLAIN = ("send_recv", "put_flush_send", "put_flush_flag")
-OURS = ("put_notify_threshold", "put_notify_ithreshold", "put_tagged")
+OURS = ("put_notify_threshold", "put_notify_ithreshold", "put_notify_together", "put_tagged")
 # A measurement: its unit, and the title of its table.
 BENCHES = {
     "ping_pong": ("us", "half a round trip in us"),
-    "rate": ("mps", "millions of messages a second; put_flush_send tells of 64 at a time, the "
-                    "others of each"),
+    "rate": ("mps", "millions of messages a second; put_flush_send and put_notify_together tell "
+                    "of 64 at a time, the others of each"),
     "stencil": ("us", "a chunk's time in a ring of ranks, in us"),
     "reduction": ("us", "a sum over a tree of ranks, in us"),
 }

@@ -85,6 +85,17 @@ static void notify_burst(size_t bytes, int burst)
     }
 }
 
+/* One wait for all, like the message of put_burst. */
+static void notify_together(size_t bytes, int burst)
+{
+    if (rank == 0) {
+        notify_burst(bytes, burst);
+    } else {
+        MPIX_Win_notify_threshold(win, 0, told[0] += burst);
+        look(base, bytes, burst);
+    }
+}
+
 static void tagged_burst(size_t bytes, int burst)
 {
     if (rank == 0) {
@@ -129,6 +140,7 @@ void measure_rates(size_t bytes, const struct timing *timing)
         {"put_flush_send", put_burst},
 #ifndef PLAIN_HOST
         {"put_notify_threshold", notify_burst},
+        {"put_notify_together", notify_together},
         {"put_tagged", tagged_burst},
 #endif
     };

@@ -16,6 +16,7 @@ WAYS = {
     "put_flush_flag": ("put + flush + flag, best plain host", "#b8b8b8", "-."),
     "put_notify_threshold": ("MPIX_Put_notify", "#2b6cb0", "-"),
     "put_notify_ithreshold": ("MPIX_Put_notify, by a request", "#d9822b", "-"),
+    "put_notify_together": ("MPIX_Put_notify, one wait for 64", "#7fb0e0", "-"),
     "put_tagged": ("MPIX_Put_tagged", "#3a8f5c", "-"),
 }
 BENCHES = {

@@ -13,7 +13,7 @@ use crate::mpi::rma::call::{
 };
 use crate::mpi::rma::fast_path;
 use crate::mpi::window::set_number;
-use crate::runtime::progress::{FocusedPoll, step};
+use crate::runtime::progress::{FocusedPoll, Pace, step};
 use crate::runtime::window::CounterOutput;
 use crate::runtime::{Guard, Scope, Window, with_port};
 
@@ -90,12 +90,14 @@ fn wait_for_one(mut guard: Guard, range: Range) -> Done {
         return wait_in_task(guard, range, CounterOutput::none());
     }
     window.lead.pause();
+    let mut pace = Pace::from(window.engine.last_count(range.first).unwrap_or(0));
     block(guard, |window| {
-        let reached = has_counted(window, range);
-        if reached {
+        if has_counted(window, range) {
             window.lead.learn(window.engine.had_counted(range.first, range.expected + 1));
+            return true;
         }
-        reached
+        pace.pause(window.engine.last_count(range.first).unwrap_or(0), range.expected);
+        false
     })
 }
 

@@ -74,7 +74,14 @@ impl Window {
     /// it is at least `expected`.
     #[inline(always)]
     pub fn had_counted(&self, index: u32, expected: u64) -> bool {
-        self.notifications.read.is_some_and(|read| read.index == index && read.value >= expected)
+        self.last_count(index).is_some_and(|value| value >= expected)
+    }
+
+    /// What the last [`has_counted`](Self::has_counted) has read, if it was for this counter.
+    #[inline(always)]
+    #[must_use]
+    pub fn last_count(&self, index: u32) -> Option<u64> {
+        self.notifications.read.filter(|read| read.index == index).map(|read| read.value)
     }
 
     /// Finds the first of `number` counters from `first` on whose value is at least `expected`.

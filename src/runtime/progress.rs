@@ -399,6 +399,57 @@ impl Lead {
     }
 }
 
+/// Pauses between the looks of one wait for several notifications, which arrive in a row.
+///
+/// As with [`Lead`], each look takes the counter's line from the origin. So after a look that has
+/// found some of them, the next one comes when the others should be there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    first: u64,
+    seen: u64,
+    /// The pause before the last look, in units.
+    pause: u32,
+}
+
+impl Pace {
+    const UNIT: Duration = Lead::UNIT;
+    /// About what a look takes, in units.
+    const LOOK: u32 = 3;
+    /// The longest pause, in units for each notification that the wait has found. If many origins
+    /// notify at a time, the rest may come at once.
+    const PER_FOUND: u64 = 4;
+    /// The longest pause, in units.
+    const MOST: u32 = 64;
+
+    /// Begins a wait; the counter is known to have been `seen`.
+    pub(crate) fn from(seen: u64) -> Self {
+        Pace { first: seen, seen, pause: 0 }
+    }
+
+    /// Pauses after a look that has read `value`, less than `expected`.
+    #[inline]
+    pub(crate) fn pause(&mut self, value: u64, expected: u64) {
+        let found = value.saturating_sub(self.seen);
+        self.seen = value;
+        let most = value.saturating_sub(self.first).saturating_mul(Self::PER_FOUND);
+        self.pause = Self::next(self.pause, found, expected - value).min(most) as u32;
+        if self.pause > 0 {
+            pause_for(Self::UNIT, self.pause);
+        }
+    }
+
+    /// The pause after one that has found so many, while so many are missing.
+    fn next(pause: u32, found: u64, missing: u64) -> u64 {
+        if found == 0 || missing == 1 {
+            return 0;
+        }
+        let took = u64::from(pause + Self::LOOK);
+        // Three quarters: to be late costs more than one more look.
+        let rest = took.saturating_mul(missing).saturating_mul(3) / found.saturating_mul(4);
+        rest.saturating_sub(Self::LOOK.into()).min(Self::MOST.into())
+    }
+}
+
 /// Spins for `times` as long as `unit`, without a look at the clock.
 #[inline]
 pub(crate) fn pause_for(unit: Duration, times: u32) {

@@ -2,7 +2,7 @@
  * Notification counters: they rise after their data in every kind of epoch, all forms of waiting
  * end, and invalid calls fail.
  *
- *   notify CASE    CASE: epochs | calls | waits | some | reset | overload | wrong | bounds
+ *   notify CASE    CASE: epochs | calls | waits | some | reset | overload | wrong | bounds | ways
  */
 #include "notified.h"
 
@@ -151,6 +151,45 @@ static void waits(void)
         MPI(MPIX_Win_notify_test_threshold(w.win, 0, base + turn + 1000, &flag));
         EXPECT(!flag, "an unreached threshold was found");
     }
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+/*
+ * Notifications of one counter that take different ways: short and long data, none, and derived
+ * datatypes. None is lost, and a wait for a burst of them returns after the last.
+ */
+static void ways(void)
+{
+    enum { BURST = 50, TURNS = 40 };
+    MPI_Datatype pairs;
+    int right = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
+    MPI(MPI_Type_vector(2, 1, 2, MPI_INT64_T, &pairs));
+    MPI(MPI_Type_commit(&pairs));
+    MPI(MPI_Win_lock_all(0, w.win));
+    for (int turn = 0; turn < TURNS; turn++) {
+        for (int i = 0; i < BURST; i++) {
+            int64_t value = turn * BURST + i, both[3] = {value, value, value};
+            int kind = (turn * BURST + i) * 7 % 11, count = kind == 3 ? CELLS : 1;
+            if (kind == 1)
+                MPI(MPIX_Put_notify(both, 1, pairs, right, 0, 1, pairs, 7, w.win));
+            else if (kind == 2)
+                MPI(MPIX_Notify(right, 7, w.win));
+            else
+                MPI(MPIX_Put_notify(numbers(value, count), count, MPI_INT64_T, right, 0, count,
+                                    MPI_INT64_T, 7, w.win));
+            MPI(MPI_Win_flush_local(right, w.win));
+            if (i == BURST / 2)
+                MPI(MPIX_Notify(right, 6, w.win)); /* another counter in between */
+        }
+        MPI(MPIX_Win_notify_threshold(w.win, 7, (turn + 1) * BURST));
+        EXPECT(value_of(7) == (turn + 1) * BURST, "turn %d: %ld", turn, (long)value_of(7));
+        EXPECT(load64(cells()) >= turn * BURST, "turn %d: data of an earlier one", turn);
+        MPI(MPI_Sendrecv(NULL, 0, MPI_BYTE, left, 5, NULL, 0, MPI_BYTE, right, 5, MPI_COMM_WORLD,
+                         MPI_STATUS_IGNORE));
+    }
+    EXPECT(value_of(6) == TURNS, "the counter in between: %ld", (long)value_of(6));
+    MPI(MPI_Win_unlock_all(w.win));
+    MPI(MPI_Type_free(&pairs));
     MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
@@ -473,7 +512,7 @@ int main(int argc, char **argv)
         void (*run)(void);
     } tests[] = {{"epochs", epochs}, {"calls", calls}, {"waits", waits},       {"some", some},
                  {"all", all},       {"reset", reset}, {"overload", overload}, {"wrong", wrong},
-                 {"bounds", bounds}};
+                 {"bounds", bounds}, {"ways", ways}};
     test_begin(&argc, &argv);
     REQUIRE(argc == 2);
     int ran = 0;

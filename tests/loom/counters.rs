@@ -10,8 +10,19 @@ use mpix_rma::transport::shm::protocol::CounterLine;
 /// As the library raises a counter for a process.
 fn raise_as(counter: &CounterLine, name: u64) {
     match counter.claim(name) {
-        Some(own) => own.raise(),
+        Some(own) => _ = own.raise(),
         None => counter.raise_shared(),
+    }
+}
+
+/// Twice, the second time without reading the word.
+fn raise_twice(counter: &CounterLine, name: u64) {
+    match counter.claim(name) {
+        Some(own) => {
+            let count = own.raise();
+            own.raise_to(count + 1);
+        }
+        None => (0..2).for_each(|_| counter.raise_shared()),
     }
 }
 
@@ -111,8 +122,7 @@ fn more_origins_than_words_lose_no_notification() {
         let origins = [1, 2].map(|name| {
             origin(&shared, move |shared| {
                 shared.put(name as usize - 1, 7);
-                raise_as(&shared.counters[0], name);
-                raise_as(&shared.counters[0], name);
+                raise_twice(&shared.counters[0], name);
             })
         });
         let (mut engine, mut port) = owner(&shared);

@@ -169,7 +169,7 @@ pub(crate) unsafe fn notified(
     };
     let (ours, memory) = direct(&mut guard, kind, handle, rank)?;
     let there = reach(origin.address, target.disp, memory, len)?;
-    let Some(counter) = ours.last_counter(rank, index) else {
+    let Some(counter) = ours.last_counter.get(rank, index) else {
         // SAFETY: `reach` has checked that `len` bytes lie in memory that the port has mapped; the
         // origin's buffer is the application's for as many.
         return unsafe { notified_first(ours, kind, (rank, len), (origin.address, there), index) };
@@ -192,7 +192,7 @@ unsafe fn counted(mut guard: Guard, handle: HostHandle, copy: &PlainCopy) -> Opt
     let (ours, memory, index) = guard.windows.counted(handle, rank)?;
     let local: *const c_void = local.cast();
     let there = reach(local, MPI_Aint::try_from(disp).ok()?, memory, len)?;
-    let Some(counter) = ours.last_counter(rank, index) else {
+    let Some(counter) = ours.last_counter.get(rank, index) else {
         // SAFETY: `reach` has checked that `len` bytes lie in memory that the port has mapped; the
         // buffer is valid for as many (contract of this function).
         return unsafe { notified_first(ours, kind, (rank, len), (local, there), index) };
@@ -222,7 +222,7 @@ unsafe fn notified_first(
     // SAFETY: both sides are valid for `len` bytes (contract of this function).
     unsafe { move_bytes(kind, origin, there, len) };
     let raised = counter.raise(len, std::mem::take(&mut ours.answers));
-    ours.last_counter = raised.map(|counter| (rank, index, counter));
+    ours.last_counter.set(rank, index, raised);
     Some(MPI_SUCCESS)
 }
 
@@ -265,13 +265,13 @@ pub(crate) unsafe fn notify(window: MPI_Win, target: c_int, index: c_int) -> Opt
     };
     let (ours, _) = guard.windows.direct(handle, rank)?;
     let answers = std::mem::take(&mut ours.answers);
-    if let Some(counter) = ours.last_counter(rank, index) {
+    if let Some(counter) = ours.last_counter.get(rank, index) {
         // SAFETY: the window forgets the counter when its counters are replaced, and this thread
         // holds the guard.
         unsafe { counter.raise(0, answers) };
     } else {
         let raised = ours.port.counter_of(rank, index)?.raise(0, answers);
-        ours.last_counter = raised.map(|counter| (rank, index, counter));
+        ours.last_counter.set(rank, index, raised);
     }
     Some(MPI_SUCCESS)
 }

@@ -3,6 +3,7 @@
 mod handles;
 mod info;
 mod known_targets;
+mod last_counter;
 mod lock_spin;
 mod polls;
 
@@ -19,11 +20,11 @@ use super::progress::Lead;
 use super::recorded::Recorder;
 use super::transport::{Transport, with_port};
 use crate::engine::{self, Notified, Rank, RequestId, SyncError, Watch};
-use crate::transport::shm::RaisedBefore;
 use crate::transport::shm::protocol::{AccumulateAddress, order_completed};
 
 use handles::{Handles, only_copies};
 use known_targets::KnownTargets;
+use last_counter::LastCounter;
 use lock_spin::LockSpin;
 
 pub(crate) use info::{Attributes, Hints};
@@ -164,8 +165,7 @@ pub(crate) struct Window {
     pub(crate) lock_spin: LockSpin,
     /// A wait for counters has just ended, so the next notification probably answers it.
     pub(crate) answers: bool,
-    /// Target and index of the counter that was raised last, and what raises it again.
-    pub(crate) last_counter: Option<(Rank, u32, RaisedBefore)>,
+    pub(crate) last_counter: LastCounter,
     /// Polls since the clock was last read.
     polls_since_clock: u32,
     /// When this window began to wait, or when its peers were last probed.
@@ -226,7 +226,7 @@ impl Window {
             tag_lead: Lead::default(),
             lock_spin: LockSpin::new(),
             answers: false,
-            last_counter: None,
+            last_counter: LastCounter::default(),
             polls_since_clock: 0,
             waits_since: None,
             progressed: false,
@@ -261,17 +261,10 @@ impl Window {
         })
     }
 
-    /// The counter of this target and index, if it is the one that was raised last.
-    #[inline(always)]
-    pub(crate) fn last_counter(&self, target: Rank, index: u32) -> Option<RaisedBefore> {
-        let (last_target, last_index, counter) = self.last_counter?;
-        (last_target == target && last_index == index).then_some(counter)
-    }
-
     /// Called before and after the counters are replaced.
     pub(crate) fn forget_counters(&mut self) {
         self.close_fast_path();
-        self.last_counter = None;
+        self.last_counter = LastCounter::default();
     }
 
     /// Called before a call opens or closes an access epoch.

@@ -40,7 +40,7 @@ impl Context {
             NotificationKind::Counter(index) => {
                 // SAFETY: null, or counters that the caller of `set_counters` keeps alive.
                 if let Some(counters) = unsafe { self.counters.as_ref() } {
-                    counters.raise(rank, index, 0);
+                    counters.raise(rank, index);
                 }
                 true
             }

@@ -43,15 +43,17 @@ pub enum Counter<'a> {
 
 /// Bytes of data up to which a store announces them. The processor fetches the line of a store that
 /// waits for earlier ones, but the target polls it and takes it back while a longer copy is made.
-const ANNOUNCED_BY_STORE: u64 = 512;
+const ANNOUNCED_BY_STORE: u64 = 4096;
 
 /// A counter that this process has raised before, and in which it has a word of its own.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct RaisedBefore {
     /// Address of the [`CounterLine`].
     line: u64,
     /// Address of the process's word.
     own: u64,
+    /// The word's value.
+    count: u64,
 }
 
 impl RaisedBefore {
@@ -61,14 +63,15 @@ impl RaisedBefore {
     /// The segment of the counter is still mapped, and no other thread of this process raises
     /// counters meanwhile, but by [`CounterTable`].
     #[inline(always)]
-    pub unsafe fn raise(self, len: u64, answers: bool) {
+    pub unsafe fn raise(&mut self, len: u64, answers: bool) {
         // SAFETY: both addresses are in a segment that is mapped (contract of this function), and
         // were made from references. All processes access the words as atomics only.
         unsafe {
             if answers || len > ANNOUNCED_BY_STORE {
                 (*(self.line as *const CounterLine)).raise_shared();
             } else {
-                (*(self.own as *const OwnCount)).raise();
+                self.count += 1;
+                (*(self.own as *const OwnCount)).raise_to(self.count);
             }
         }
     }
@@ -84,13 +87,16 @@ impl Counter<'_> {
     pub fn raise(self, len: u64, answers: bool) -> Option<RaisedBefore> {
         match self {
             Counter::Line(line, name) => {
-                let own = line.claim(name);
-                match own {
-                    Some(own) if !answers && len <= ANNOUNCED_BY_STORE => own.raise(),
-                    _ => line.raise_shared(),
-                }
-                let (line, own) = (std::ptr::from_ref(line), std::ptr::from_ref(own?));
-                Some(RaisedBefore { line: line as u64, own: own as u64 })
+                let Some(own) = line.claim(name) else {
+                    line.raise_shared();
+                    return None;
+                };
+                let (line, count) = (std::ptr::from_ref(line) as u64, own.count());
+                let own = std::ptr::from_ref(own) as u64;
+                let mut raised = RaisedBefore { line, own, count };
+                // SAFETY: the segment is mapped, since `self` borrows the line.
+                unsafe { raised.raise(len, answers) };
+                Some(raised)
             }
             Counter::Word(word) => {
                 protocol::raise(word);
@@ -200,10 +206,14 @@ impl Counters {
         self.get(rank, index).unwrap_or_else(|| panic!("rank {rank} has no counter {index}"))
     }
 
-    /// As [`Counter::raise`].
+    /// Adds 1 to a counter, after everything that this process has read and written. It leaves the
+    /// process's own word alone, whose value a [`RaisedBefore`] may know.
     #[inline(always)]
-    pub(super) fn raise(&self, rank: Rank, index: u32, len: u64) {
-        self.existing(rank, index).raise(len, false);
+    pub(super) fn raise(&self, rank: Rank, index: u32) {
+        match self.existing(rank, index) {
+            Counter::Line(line, _) => line.raise_shared(),
+            Counter::Word(word) => protocol::raise(word),
+        }
     }
 
     /// As [`protocol::raised`].

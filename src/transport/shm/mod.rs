@@ -363,7 +363,7 @@ impl ShmWindow {
     #[inline]
     pub(crate) fn notify_here(&self, index: u32) {
         if let Some(counters) = &self.counters {
-            counters.raise(self.me, index, 0);
+            counters.raise(self.me, index);
         }
     }
 
@@ -515,7 +515,7 @@ impl ShmWindow {
             (None, Some(NotificationKind::Tag(tag))) => self.tags.notify_self(tag),
             (None, Some(NotificationKind::Counter(index))) => {
                 if let Some(counters) = &self.counters {
-                    counters.raise(op.target, index, op.len);
+                    counters.raise(op.target, index);
                 }
             }
             (None, None) => {}
