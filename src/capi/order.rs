@@ -41,7 +41,7 @@ window_calls! { win;
                 None => Ok(()),
             }
         },
-        unless fast_path::order(win, rank);
+        unless fast_path::order(win, rank), before fast_path::order_again(win, rank);
     /// Has later operations to each target take effect after earlier ones to the same target.
     MPIX_Win_order_all(win: MPI_Win), |guard| order(guard, None),
         unless fast_path::order_all(win);

@@ -32,7 +32,7 @@ MPI_Status *const mpix_k_MPI_STATUS_IGNORE = MPI_STATUS_IGNORE;
 MPI_Status *const mpix_k_MPI_STATUSES_IGNORE = MPI_STATUSES_IGNORE;
 void *const mpix_k_MPI_IN_PLACE = (void *)MPI_IN_PLACE;
 
-K(int, MPI_SUCCESS)
+_Static_assert(MPI_SUCCESS == 0, "sys.rs says so");
 K(int, MPI_ANY_SOURCE)
 K(int, MPI_ANY_TAG)
 K(int, MPI_PROC_NULL)

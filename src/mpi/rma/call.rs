@@ -312,19 +312,41 @@ pub(crate) fn passes(window: MPI_Win) -> bool {
 ///
 /// A call names the host's function (`=> PMPI_*`), unless only this library has it. Its output
 /// arguments follow a semicolon, with the types of what they point to, and `$body` gets them as
-/// [`Out`]. `unless` is tried first: if it is `Some`, that is the call's code. `given` makes a
-/// check without the guard: `Ok` has a value for `$body`, `Err` the call's code. `recorded` is the
-/// call while an epoch is recorded on the window; without it, the call is refused then.
+/// [`Out`]. `unless` is tried first: if it is `Some`, that is the call's code. `before` is tried
+/// before that, by a function that needs no stack. `given` makes a check without the guard: `Ok`
+/// has a value for `$body`, `Err` the call's code. `recorded` is the call while an epoch is
+/// recorded on the window; without it, the call is refused then.
 macro_rules! window_calls {
     ($win:ident; $(
         $(#[$doc:meta])* $name:ident $arguments:tt $(=> $host:ident)?, $body:expr
-        $(, unless $first:expr)? $(, given $value:ident = $check:expr)?
+        $(, unless $first:expr)? $(, before $at_once:expr)? $(, given $value:ident = $check:expr)?
         $(, recorded $recorded:expr)?;
     )*) => {$(
         window_calls! { @define $win; $(#[$doc])* $name $arguments
-            [[$($host)?] [$($recorded)?]] $body,
+            [[$($host)?] [$($recorded)?]] $(before $at_once,)? $body,
             $($first)? $(given $value = $check)? }
     )*};
+    // What is tried before is inlined into the exported functions, which end with a jump.
+    (@define $win:ident; $(#[$doc:meta])* $name:ident ($($arg:ident: $type:ty),* $(,)?)
+     $host:tt before $at_once:expr, $body:expr, $($first:tt)*) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As MPI, or `mpix_rma.h` of this library's own, says of the call.
+        #[inline(always)]
+        pub unsafe extern "C" fn $name($($arg: $type),*) -> std::ffi::c_int {
+            #[inline(never)]
+            unsafe extern "C" fn otherwise($($arg: $type),*) -> std::ffi::c_int {
+                window_calls! { @body $win, $name, $host ($($arg: $type),*) $body, $($first)* }
+            }
+            if let Some(code) = $at_once {
+                return code;
+            }
+            // SAFETY: the application's arguments, passed on.
+            unsafe { otherwise($($arg),*) }
+        }
+        window_calls! { @export $win, $name, $host ($($arg: $type),*) }
+    };
     (@define $win:ident; $(#[$doc:meta])* $name:ident
      ($($arg:ident: $type:ty),* $(,)? $(; $($out:ident: $result:ty),*)?)
      $host:tt $body:expr, $($first:tt)*) => {

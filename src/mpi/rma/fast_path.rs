@@ -421,21 +421,20 @@ fn flush_among(handle: HostHandle, rank: u32) -> Option<c_int> {
     Some(MPI_SUCCESS)
 }
 
+/// An order after which only copies have been made since the last one.
+#[inline(always)]
+pub(crate) fn order_again(window: MPI_Win, target: c_int) -> Option<c_int> {
+    if !is_in_order(HostHandle(window.key()), target as u32) {
+        return None;
+    }
+    order_completed();
+    Some(MPI_SUCCESS)
+}
+
 /// An order behind operations that are complete.
 #[inline(always)]
 pub(crate) fn order(window: MPI_Win, target: c_int) -> Option<c_int> {
-    let (handle, rank) = (HostHandle(window.key()), target as u32);
-    if is_in_order(handle, rank) {
-        order_completed();
-        return Some(MPI_SUCCESS);
-    }
-    order_anew(handle, target)
-}
-
-/// As [`order`], if something has happened since the last order.
-#[inline(never)]
-fn order_anew(handle: HostHandle, target: c_int) -> Option<c_int> {
-    let rank = u32::try_from(target).ok()?;
+    let (handle, rank) = (HostHandle(window.key()), u32::try_from(target).ok()?);
     let Some(mut guard) = enter_alone() else { return order_among(handle, rank) };
     let (ours, _) = guard.windows.direct(handle, rank)?;
     if !ours.engine.is_ordered(rank) {
