@@ -2,9 +2,11 @@
  * What one call for many windows costs, beside a flush of each. Two ranks. Prints JSON lines, in
  * microseconds per 100 windows:
  *
- *   idle     nothing to flush
- *   put      a put of 8 bytes in each window, right before the flushes
- *   settled  the same, and a pause in which the puts reach their target
+ *   idle       nothing to flush
+ *   put        a put of 8 bytes in each window, right before the flushes
+ *   settled    the same, and a pause in which the puts reach their target
+ *   put_flush  puts and flushes: each window's flush right behind its put, so that each waits for
+ *              a round trip, or all puts and then one flush; the time of the puts counts
  *
  * and for each the median of the turns: a flush of each window, MPIX_Win_flush_wins, and
  * MPIX_Win_iflush_wins with its wait. Rank 1 waits for a message meanwhile.
@@ -35,11 +37,11 @@ int main(void)
 #else
 
 enum { MOST = 1000 };
-enum work { IDLE, PUT, SETTLED, WORKS };
-static const char *const work_name[WORKS] = {"idle", "put", "settled"};
+enum work { IDLE, PUT, SETTLED, PUT_FLUSH, WORKS };
+static const char *const work_name[WORKS] = {"idle", "put", "settled", "put_flush"};
 enum way { EACH, TOGETHER, REQUEST, WAYS };
 
-static int rank, windows = 100;
+static int rank, windows = 100, pause_us = 200;
 static bool created, right = true;
 static MPI_Win win[MOST];
 static int64_t *base[MOST], value;
@@ -64,12 +66,18 @@ static double turn(enum work work, enum way way)
 {
     if (work != IDLE)
         value++;
-    for (int i = 0; work != IDLE && i < windows; i++)
-        MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, win[i]);
-    if (work == SETTLED)
-        work_for_us(200);
     double begin = now_us();
-    flush(way);
+    for (int i = 0; work != IDLE && i < windows; i++) {
+        MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, win[i]);
+        if (work == PUT_FLUSH && way == EACH)
+            MPI_Win_flush(1, win[i]);
+    }
+    if (work == SETTLED)
+        work_for_us(pause_us);
+    if (work != PUT_FLUSH)
+        begin = now_us();
+    if (work != PUT_FLUSH || way != EACH)
+        flush(way);
     double took = now_us() - begin;
     MPI_Send(&value, 1, MPI_INT64_T, 1, 0, MPI_COMM_WORLD);
     MPI_Recv(NULL, 0, MPI_INT64_T, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -131,14 +139,15 @@ static void make(int i)
 int main(int argc, char **argv)
 {
     int turns = 200, ranks, o, mine, everyone = 0;
-    while ((o = getopt(argc, argv, "ct:w:")) != -1)
+    while ((o = getopt(argc, argv, "cp:t:w:")) != -1)
         switch (o) {
         case 'c': created = true; break;
+        case 'p': pause_us = (int)positive(optarg, "-p"); break;
         case 't': turns = (int)positive(optarg, "-t"); break;
         case 'w': windows = (int)positive(optarg, "-w"); break;
         default:
-            fputs("usage: mpiexec -n 2 flush_wins [-c (created windows)] [-t TURNS] "
-                  "[-w WINDOWS]\n",
+            fputs("usage: mpiexec -n 2 flush_wins [-c (created windows)] [-p PAUSE_US] "
+                  "[-t TURNS] [-w WINDOWS]\n",
                   stderr);
             return 2;
         }
