@@ -18,7 +18,7 @@ use crate::mpi::rma::record;
 use crate::runtime::process::{State, multiple};
 use crate::runtime::progress::{sweep, sweep_between_calls};
 use crate::runtime::registry::Registry;
-use crate::runtime::together::{Looks, wait_for_all};
+use crate::runtime::together::{Looks, flush_checked, wait_for_all};
 use crate::runtime::transport::any_skipped;
 use crate::runtime::{Guard, HandleState, HostHandle, Scope, Window, WindowId, enter, with_port};
 use crate::transport::shm::protocol::order_completed;
@@ -132,31 +132,10 @@ fn is_concerned(ours: &Window) -> bool {
     !ours.engine.has_nothing_to_flush() || any_skipped()
 }
 
-/// Flushes the checked windows, which have no duplicates. Nobody calls meanwhile, so what is in
-/// flight is all that the flushes wait for, and they need no requests.
+/// Flushes the checked windows, which have no duplicates.
 #[inline(never)]
-fn flush_alone(mut guard: Guard, target: Option<u32>) -> Result<(), Refused> {
-    let State { windows, checked, network, .. } = &mut *guard;
-    let mut ids: SmallVec<[WindowId; 64]> = SmallVec::new();
-    network.hold();
-    for (id, _) in checked.windows() {
-        let ours = &mut windows[*id];
-        if is_concerned(ours) {
-            ours.send_waiting();
-            windows.attend(*id);
-            ids.push(*id);
-        }
-    }
-    network.send_held();
-    let mut first = 0;
-    let mut guard = wait_for_all(guard, &ids, false, |windows| {
-        let ended = |id: &WindowId| {
-            let ours = &windows[*id];
-            ours.engine.is_flushed(target) || ours.port.is_broken()
-        };
-        first += ids[first..].iter().take_while(|id| ended(id)).count();
-        first == ids.len()
-    });
+fn flush_alone(guard: Guard, target: Option<u32>) -> Result<(), Refused> {
+    let (mut guard, ids) = flush_checked(guard, target, is_concerned);
     let faults = ids.iter().filter_map(|id| {
         let ours = &mut guard[*id];
         let flushed = ours.engine.is_flushed(target);
@@ -272,7 +251,7 @@ fn poll_before_request(guard: &mut Guard, pending: &Pending) -> bool {
     const LOOKS: u32 = 4;
     let (mut looks, mut first) = (Looks::at(&guard.windows, &windows_of(pending)), 0);
     (0..LOOKS).any(|_| {
-        looks.look(guard);
+        looks.look(guard, |_| ());
         have_ended(&guard.windows, pending, &mut first)
     })
 }

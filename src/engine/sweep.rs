@@ -12,9 +12,6 @@ impl Window {
     pub fn progress<P: Port>(&mut self, port: &mut P) -> bool {
         let before = self.state_changes;
         let mut moved = port.poll();
-        while let Some(ticket) = port.next_failed() {
-            self.requests.fail(self.records.account(ticket.0).request);
-        }
         moved |= self.account_for_finished(port);
         self.take_arrivals(port);
         if !self.stalled.is_empty() {
@@ -89,12 +86,27 @@ impl Window {
     /// one.
     #[inline]
     fn account_for_finished(&mut self, port: &mut impl Port) -> bool {
+        while let Some(ticket) = port.next_failed() {
+            self.requests.fail(self.records.account(ticket.0).request);
+        }
         let mut any = false;
         while let Some((ticket, stage)) = port.next_finished() {
             self.finished(port, ticket, stage);
             any = true;
         }
         any
+    }
+
+    /// True if only finished operations and answers of lock words, which the port reports, move
+    /// anything here: no epoch is deferred or waits for a word, and nothing is to be sent again.
+    #[inline]
+    pub fn awaits_only_port(&self) -> bool {
+        self.locks_awaited == 0
+            && self.deferred.is_empty()
+            && self.stalled.is_empty()
+            && self.unsent.is_empty()
+            && !self.watches_words()
+            && !self.awaits_counters()
     }
 
     /// True if an epoch waits for words that peers write into this process's memory, which the

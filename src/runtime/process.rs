@@ -41,14 +41,38 @@ pub(crate) struct State {
     pub(crate) persistent: PersistentRequests,
     /// The windows of the last flush of many.
     pub(crate) checked: CheckedList,
+    /// Windows that something has arrived for; memory to be used again.
+    pub(super) contacted: Vec<WindowId>,
 }
 
 impl State {
-    /// Polls the network, and attends the windows that something has arrived for. True if anything
-    /// has.
+    /// Polls the network, and serves or attends the windows that something has arrived for. True if
+    /// anything has.
     pub(crate) fn poll_network(&mut self) -> bool {
-        let State { network, windows, .. } = self;
-        network.poll(|cookie| windows.attend(WindowId::of_word(cookie)))
+        let State { network, contacted, .. } = self;
+        let any = network.poll(|cookie| contacted.push(WindowId::of_word(cookie)));
+        if !contacted.is_empty() {
+            self.serve_contacted();
+        }
+        any
+    }
+
+    #[inline(never)]
+    fn serve_contacted(&mut self) {
+        let State { network, windows, contacted, .. } = self;
+        network.hold();
+        for id in contacted.drain(..) {
+            take_contact(windows, id);
+        }
+        network.send_held();
+    }
+}
+
+/// Handles what has arrived for a window in which this process has nothing in flight: answers
+/// packets at once if that is all, and has the next sweeps visit the window otherwise.
+pub(super) fn take_contact(windows: &mut Registry, id: WindowId) {
+    if !windows.get_mut(id).is_some_and(Window::serves_contact) {
+        windows.attend(id);
     }
 }
 
@@ -82,6 +106,7 @@ static PROCESS: Process = Process {
         network: Network::new(),
         persistent: PersistentRequests::new(),
         checked: CheckedList::new(),
+        contacted: Vec::new(),
     }),
 };
 

@@ -112,7 +112,8 @@ fn sweep_some(state: &mut State, with_network: bool) -> bool {
     loop {
         match state.windows.attended(at, &host) {
             Attended::Busy { window, moved } => {
-                any |= window.advance(&host) | moved;
+                any |= moved;
+                any |= !window.only_sends() && window.advance(&host);
                 at += 1;
             }
             Attended::Idle { moved } => any |= moved,

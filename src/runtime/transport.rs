@@ -165,12 +165,6 @@ impl Transport {
         matches!(self, Transport::Routed(port) if port.waits_for_messages())
     }
 
-    /// Whether nothing moves this window until a context reports that something has arrived for it.
-    #[inline]
-    pub(crate) fn awaits_contact(&self) -> bool {
-        matches!(self, Transport::Routed(port) if port.awaits_contact())
-    }
-
     /// True if some peers are reached by messages or RDMA, whose contexts all windows share.
     #[inline]
     pub(crate) fn uses_network(&self) -> bool {

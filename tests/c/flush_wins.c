@@ -1,8 +1,8 @@
 /*
  * MPIX_Win_flush_wins and MPIX_Win_iflush_wins [FL-2]: operations on many windows are complete
- * together, windows may occur twice, requests outlive windows, and a wrong call flushes nothing,
- * also if the same list was right before. With an argument, prints how much faster one call is than
- * one per window.
+ * together, windows may occur twice, requests outlive windows, failed operations are reported, and
+ * a wrong call flushes nothing, also if the same list was right before. With an argument, prints
+ * how much faster one call is than one per window.
  */
 #include "check.h"
 
@@ -236,6 +236,40 @@ static void measure(void)
     }
 }
 
+/* A get from memory that its target has not attached: its request fails too, whoever reports. */
+static void faults(void)
+{
+    MPI_Win wins[2];
+    int64_t in;
+    for (int i = 0; i < 2; i++) {
+        MPI(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &wins[i]));
+        MPI(MPI_Win_set_errhandler(wins[i], MPI_ERRORS_RETURN));
+        MPI(MPI_Win_lock_all(0, wins[i]));
+    }
+    MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    for (int form = 0; form < 2; form++) {
+        MPI_Request r = MPI_REQUEST_NULL, all = MPI_REQUEST_NULL;
+        int code = MPI_Rget(&in, 1, MPI_INT64_T, (me + 1) % ranks, (MPI_Aint)&in, 1, MPI_INT64_T,
+                            wins[1], &r);
+        if (code != MPI_SUCCESS) { /* Shared memory tells at once. */
+            expect_class(code, MPI_ERR_RMA_RANGE, __LINE__);
+            continue;
+        }
+        if (form)
+            code = MPIX_Win_flush_wins(2, wins, MPIX_RANK_ALL);
+        else if ((code = MPIX_Win_iflush_wins(2, wins, MPIX_RANK_ALL, &all)) == MPI_SUCCESS)
+            code = MPI_Wait(&all, MPI_STATUS_IGNORE);
+        expect_class(code, MPI_ERR_RMA_RANGE, __LINE__);
+        expect_class(MPI_Wait(&r, MPI_STATUS_IGNORE), MPI_ERR_RMA_RANGE, __LINE__);
+        expect_class(MPIX_Win_flush_wins(2, wins, MPIX_RANK_ALL), MPI_SUCCESS, __LINE__);
+    }
+    MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
+    for (int i = 0; i < 2; i++) {
+        MPI(MPI_Win_unlock_all(wins[i]));
+        MPI(MPI_Win_free(&wins[i]));
+    }
+}
+
 int main(int argc, char **argv)
 {
     test_begin(&argc, &argv);
@@ -244,6 +278,7 @@ int main(int argc, char **argv)
     requests();
     errors();
     changes();
+    faults();
     if (argc > 1)
         measure();
     return test_end();

@@ -155,6 +155,8 @@ pub(crate) struct Window {
     known_targets: KnownTargets,
     /// The window is in the registry's list of attended windows.
     pub(super) attended: bool,
+    /// A flush of several windows waits for this one.
+    pub(super) flush_awaited: bool,
     /// Operations still to be issued until one waits for the posts of its epoch's targets.
     operations_before_posts: u32,
     /// How far origins that notify are ahead of waits for their counters.
@@ -221,6 +223,7 @@ impl Window {
             fast_path,
             known_targets: KnownTargets::default(),
             attended: false,
+            flush_awaited: false,
             operations_before_posts: 0,
             lead: Lead::default(),
             tag_lead: Lead::default(),

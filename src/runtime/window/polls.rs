@@ -76,6 +76,44 @@ impl Window {
         }
     }
 
+    /// Whether a pending flush moves only if the window is driven, and not just by what arrives.
+    #[inline]
+    pub(in crate::runtime) fn needs_driving(&self) -> bool {
+        let Transport::Routed(port) = &self.port else { return true };
+        !port.awaits_contact() || (port.has_mates() && !self.engine.awaits_only_port())
+    }
+
+    /// Handles packets that have arrived, and answers them, if sweeps do not visit the window. True
+    /// if that is all there is to do; otherwise they must visit it.
+    #[inline]
+    pub(in crate::runtime) fn serves_contact(&mut self) -> bool {
+        let Transport::Routed(port) = &mut self.port else { return false };
+        !self.attended && port.serve_packets()
+    }
+
+    /// Handles packets that have arrived in a window with operations in flight. True if that is all
+    /// there is to do; otherwise the window must be driven.
+    pub(in crate::runtime) fn take_packets(&mut self, host: &Host) -> bool {
+        let Transport::Routed(port) = &mut self.port else { return false };
+        let served = port.serve_packets();
+        self.engine.take_finished(&mut **port);
+        self.progressed = true;
+        self.report(host);
+        served
+    }
+
+    /// As [`advance`](Self::advance), for a window that waits for other nodes only. False: the
+    /// window must be advanced.
+    #[inline]
+    pub(in crate::runtime) fn only_sends(&mut self) -> bool {
+        let Transport::Routed(port) = &mut self.port else { return false };
+        if !self.engine.awaits_only_port() || !port.only_sends() {
+            return false;
+        }
+        self.count_poll();
+        true
+    }
+
     /// Takes in what has arrived from other nodes, and answers it. Enough for a window that waits
     /// for nothing else. True if anything moved.
     pub(crate) fn take_arrived(&mut self, host: &Host) -> bool {

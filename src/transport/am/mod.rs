@@ -122,6 +122,8 @@ pub struct Protocol {
     faults: Vec<OutOfReach>,
     /// An aligned buffer for the host's reductions.
     scratch: Vec<u128>,
+    /// A record other than one of an operation has arrived.
+    has_news: bool,
 }
 
 impl Protocol {
@@ -140,6 +142,7 @@ impl Protocol {
             failed: VecDeque::new(),
             faults: Vec::new(),
             scratch: Vec::new(),
+            has_news: false,
         }
     }
 
@@ -247,6 +250,13 @@ impl Protocol {
     #[must_use]
     pub fn has_finished(&self) -> bool {
         !self.finished.is_empty()
+    }
+
+    /// True, once, if something other than operations, replies and acknowledgements has arrived: an
+    /// epoch, a lock or a notification may depend on it.
+    #[inline]
+    pub fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.has_news)
     }
 
     /// The next operation that its target has skipped.

@@ -105,6 +105,7 @@ impl Protocol {
         index: usize,
         record: Record<'_>,
     ) -> Result<(), Failure> {
+        self.has_news |= record.is_news();
         if let Some(place) = record.place()
             && !check_place(here, place)?
         {

@@ -220,6 +220,21 @@ impl Record<'_> {
         }
     }
 
+    /// Whether it is more than a part of an operation whose effect is complete with the record.
+    #[must_use]
+    #[inline]
+    pub fn is_news(&self) -> bool {
+        !matches!(
+            self,
+            Record::Put(..)
+                | Record::Get(..)
+                | Record::Accumulate(..)
+                | Record::Fetch(..)
+                | Record::Swap(..)
+                | Record::Reply(..)
+        )
+    }
+
     /// Bytes that it requests in a reply.
     #[must_use]
     #[inline]

@@ -8,6 +8,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | `port` | the engine's port |
+//! | `contact` | what arrives for a window that waits for nothing else |
 //! | `events` | handles the reports of the RDMA endpoint |
 //! | `packets` | sends packets as RDMA sends, or through the host |
 //! | `here` | the memory and words of this process to which the records of peers apply |
@@ -38,6 +39,7 @@ use counters::Counters;
 use here::{Here, peer_of};
 use packets::Packets;
 
+mod contact;
 mod counters;
 mod events;
 mod failure;
@@ -406,12 +408,19 @@ impl Router {
         self.members.count() == 1 && self.is_at_rest() && self.endpoint().is_none()
     }
 
-    /// Whether nothing moves this window until a message or an RDMA event has arrived for it: it
-    /// has no node-mates, and nothing waits to be sent.
+    /// Whether no operation of this window moves until a message or an RDMA event has arrived for
+    /// it: nothing waits to be sent, and none is in flight to a node-mate.
     #[inline]
     #[must_use]
     pub fn awaits_contact(&self) -> bool {
-        self.members.count() == 1 && self.awaits_only_contact()
+        self.awaits_only_contact() && !self.shm.has_operations()
+    }
+
+    /// Whether another process of the window shares the segment.
+    #[inline]
+    #[must_use]
+    pub fn has_mates(&self) -> bool {
+        self.members.count() > 1
     }
 
     /// As [`ShmWindow::is_armed`].

@@ -71,6 +71,21 @@ pub(super) struct Channels {
     pub(super) runs: Batch,
 }
 
+impl super::ShmWindow {
+    /// Whether an operation of this process is in flight in a channel.
+    #[inline]
+    pub(crate) fn has_operations(&self) -> bool {
+        self.channels.as_ref().is_some_and(|channels| !channels.active.is_empty())
+    }
+
+    /// Whether a node-mate has left work for this process: an operation in a channel, or a tagged
+    /// notification.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        self.tags.has_work() || self.channels.as_ref().is_some_and(|channels| channels.has_work())
+    }
+}
+
 impl Channels {
     /// `attached`: what this process has attached, if the window is dynamic.
     /// `oversubscribed`: as in [`Settings`](super::Settings).

@@ -434,15 +434,14 @@ impl ShmWindow {
     pub fn arm(&mut self) -> bool {
         if self.mapped.size == 1 {
             // Notifications to itself must still be delivered.
-            return !self.tags.has_work();
+            return !self.has_work();
         }
         if self.number().is_none() {
             return false;
         }
         let arm = self.mapped.parts.rank(self.me).arm();
         arm.set();
-        let has_work = self.tags.has_work()
-            || self.channels.as_ref().is_some_and(|channels| channels.has_work());
+        let has_work = self.has_work();
         if has_work {
             arm.clear();
         }
