@@ -114,3 +114,30 @@ fn everybody_fetches_from_everybody() {
         }
     }
 }
+
+#[test]
+fn a_window_serves_operations_without_a_poll_but_not_signals() {
+    let mut memories = vec![Vec::new(), vec![0u8; 8]];
+    let (hub, mut w) = windows(&mut memories, 1);
+    (hub.lock().unwrap().delay, hub.lock().unwrap().busy) = (0, 0);
+    let value = 7u64.to_ne_bytes();
+    let mut flight = InFlight::default();
+    let put = Op { origin: Addr(value.as_ptr() as usize), ..op(OpKind::Put, 1, 0, 8) };
+    assert!(flight.try_post(&mut w[0], &put));
+    assert!(w[0].only_sends(), "only the put is to be sent");
+    w[1].poll_contexts();
+    assert!(w[1].serve_packets(), "no epoch of the target depends on a put");
+    w[0].poll_contexts();
+    assert!(w[0].serve_packets(), "the acknowledgement is all that has arrived");
+    assert!(!w[0].only_sends(), "the put's completion is to be reported");
+    flight.collect(&mut w[0]);
+    assert_eq!(flight.open, 0);
+    assert!(w[0].only_sends(), "nothing is left");
+
+    w[0].signal(1, Word::Done, 1).unwrap();
+    w[1].poll_contexts();
+    assert!(!w[1].serve_packets(), "an epoch may wait for the signal");
+    assert_eq!(w[1].observe(0, Word::Done), 1);
+    end(&hub, w);
+    assert_eq!(memories[1], value);
+}

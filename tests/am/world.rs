@@ -26,6 +26,7 @@ pub struct Far {
     context: SharedContext,
     rdma: Option<Poll>,
     polls: u32,
+    looks: u32,
 }
 
 impl std::fmt::Debug for Far {
@@ -63,11 +64,23 @@ impl Far {
         let (endpoint, rdma) = endpoint(hub, me, &near, place).unzip();
         let am = Protocol::new(settings());
         let router = Router::new(channel, endpoint, members, near, extents.clone(), am);
-        Far { _hub: Arc::clone(hub), router, context, rdma, polls: 0 }
+        Far { _hub: Arc::clone(hub), router, context, rdma, polls: 0, looks: 0 }
     }
 
-    /// Polls the contexts of the process, then the window.
+    /// Polls the contexts of the process, then the window; at times only what the window needs if
+    /// it has nothing else to do.
     pub fn poll(&mut self) -> bool {
+        self.poll_contexts();
+        self.looks += 1;
+        match self.looks % 3 {
+            0 if self.router.serve_packets() => true,
+            1 if self.router.only_sends() => false,
+            _ => self.router.poll(),
+        }
+    }
+
+    /// Polls the contexts of the process.
+    pub fn poll_contexts(&mut self) {
         let moved = self.rdma.as_mut().is_some_and(|poll| poll());
         self.polls += 1;
         let mut context = self.context.borrow();
@@ -75,8 +88,6 @@ impl Far {
             self.polls = 0;
             context.poll();
         }
-        drop(context);
-        self.router.poll()
     }
 
     pub fn release(self) {
