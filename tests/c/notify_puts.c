@@ -100,12 +100,27 @@ static MPI_Count plain_calls(void)
     MPI(MPI_Get_accumulate(NULL, 0, MPI_INT64_T, &b, ONE, THERE(2), MPI_NO_OP, win));
     MPI(MPI_Fetch_and_op(&a, &b, MPI_INT64_T, right(), at(right(), 2), MPI_SUM, win));
     MPI(MPI_Compare_and_swap(&a, &b, &c, MPI_INT64_T, right(), at(right(), 3), win));
-#if MPI_VERSION >= 4
-    MPI(MPI_Put_c(&a, ONE, THERE(0), win));
-    MPI(MPI_Accumulate_c(&a, ONE, THERE(2), MPI_SUM, win));
-    return 9;
-#else
     return 7;
+}
+
+/* As above, with large counts. */
+static MPI_Count large_count_calls(void)
+{
+#if MPI_VERSION >= 4
+    static int64_t a = 1, b;
+    MPI_Request r[4];
+    MPI(MPI_Put_c(&a, ONE, THERE(0), win));
+    MPI(MPI_Get_c(&b, ONE, THERE(1), win));
+    MPI(MPI_Accumulate_c(&a, ONE, THERE(2), MPI_SUM, win));
+    MPI(MPI_Get_accumulate_c(&a, ONE, &b, ONE, THERE(2), MPI_SUM, win));
+    MPI(MPI_Rput_c(&a, ONE, THERE(0), win, &r[0]));
+    MPI(MPI_Rget_c(&b, ONE, THERE(1), win, &r[1]));
+    MPI(MPI_Raccumulate_c(&a, ONE, THERE(2), MPI_SUM, win, &r[2]));
+    MPI(MPI_Rget_accumulate_c(&a, ONE, &b, ONE, THERE(2), MPI_SUM, win, &r[3]));
+    MPI(MPI_Waitall(4, r, MPI_STATUSES_IGNORE));
+    return 8;
+#else
+    return 0;
 #endif
 }
 
@@ -152,6 +167,45 @@ static MPI_Count odd_calls(void)
     return count;
 }
 
+/* Persistent operations: each start counts. */
+static MPI_Count persistent_calls(void)
+{
+    static int64_t a = 1, b;
+    MPI_Request r[6];
+    MPI(MPIX_Put_init(&a, ONE, THERE(0), win, &r[0]));
+    MPI(MPIX_Get_init(&b, ONE, THERE(1), win, &r[1]));
+    MPI(MPIX_Accumulate_init(&a, ONE, THERE(2), MPI_SUM, win, &r[2]));
+    MPI(MPIX_Put_init_c(&a, ONE, THERE(0), win, &r[3]));
+    MPI(MPIX_Get_init_c(&b, ONE, THERE(1), win, &r[4]));
+    MPI(MPIX_Accumulate_init_c(&a, ONE, THERE(2), MPI_SUM, win, &r[5]));
+    for (int start = 0; start < 3; start++) {
+        MPI(MPI_Startall(6, r));
+        MPI(MPI_Waitall(6, r, MPI_STATUSES_IGNORE));
+    }
+    for (int i = 0; i < 6; i++)
+        MPI(MPI_Request_free(&r[i]));
+    return 18;
+}
+
+/* The operations of a persistent epoch count at each start. */
+static MPI_Count recorded_calls(void)
+{
+    MPI_Count each = 0;
+    MPI_Request r;
+    MPI(MPIX_Win_epoch_init(win, &r));
+    MPI(MPI_Win_lock_all(0, win));
+    each += plain_calls();
+    each += odd_calls();
+    MPI(MPI_Win_unlock_all(win));
+    MPI(MPIX_Win_epoch_end(win));
+    for (int start = 0; start < 5; start++) {
+        MPI(MPI_Start(&r));
+        MPI(MPI_Wait(&r, MPI_STATUS_IGNORE));
+    }
+    MPI(MPI_Request_free(&r));
+    return 5 * each;
+}
+
 static void calls(void)
 {
     MPI_Count expected = 0, own = 0;
@@ -160,6 +214,10 @@ static void calls(void)
     counted(expected, "plain calls");
     expected += request_calls();
     counted(expected, "calls with a request");
+    expected += large_count_calls();
+    counted(expected, "calls with large counts");
+    expected += persistent_calls();
+    counted(expected, "persistent operations");
     expected += odd_calls();
     counted(expected, "odd calls");
     for (int i = 0; i < 1000; i++) /* past the calls that make progress now and then */
@@ -169,6 +227,9 @@ static void calls(void)
     /* Calls that name a counter or a tag notify by that alone. */
     int64_t a = 1;
     MPI(MPIX_Win_set_num_notify(win, MPI_INFO_NULL, IDX + 2));
+    for (int i = 0; i < 3; i++) /* the first ones that raise the new counters */
+        MPI(MPI_Get(&own, ONE, THERE(1), win));
+    MPI(MPI_Win_flush_all(win));
     MPI(MPIX_Put_notify(&a, ONE, THERE(0), IDX + 1, win));
     MPI(MPIX_Notify(right(), IDX + 1, win));
     MPI(MPIX_Put_tagged(&a, ONE, THERE(0), 7, win));
@@ -178,8 +239,9 @@ static void calls(void)
     MPI(MPIX_Win_notify_threshold(win, IDX + 1, 2));
     MPI(MPIX_Win_get_notify_value(win, IDX + 1, &own));
     EXPECT(own == 2, "named counter: %ld", (long)own);
-    counted(2, "calls that name a counter");
+    counted(5, "calls that name a counter");
     MPI(MPI_Win_unlock_all(win));
+    counted(5 + recorded_calls(), "persistent epochs");
 }
 
 /* Data of any length is there when it is counted, and counted once. */
