@@ -41,7 +41,9 @@
  *                outstanding complete with their epoch. It is MPI_ERR_RMA_SYNC while a lock_all
  *                that was called on the duplicate is open. MPI_Win_free of the window is
  *                MPI_ERR_RMA_SYNC in all processes while any of them has a duplicate.
- *   epoch_init   MPIX_Win_epoch_init on a window that has duplicates is MPI_ERR_RMA_SYNC.
+ *   epoch_init   MPIX_Win_epoch_init records the calls on its handle; those on other handles are
+ *                executed. One record is made at a time (MPI_ERR_RMA_SYNC). A start makes the
+ *                record's operations on its handle. Once that is freed, on the original.
  *
  * Under MPI_THREAD_MULTIPLE, threads that put to memory of the same node, and flush, do so at the
  * same time. Where messages, RDMA or the kernel move the data, they take turns within each call, as

@@ -57,7 +57,7 @@ fn check(guard: &mut Guard, handle: MPI_Win, rank: c_int) -> Result<(WindowId, u
                         MPIX_RMA_LOG=info for the reason); the log names its index";
             return Err((Place::Window(handle), Fault::new(MPI_ERR_UNSUPPORTED_OPERATION, text)));
         }
-        Some(HandleState::Recording(_)) => {
+        Some(HandleState::Recording(..)) => {
             return Err((Place::Window(handle), record::not_allowed()));
         }
         _ => {

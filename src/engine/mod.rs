@@ -40,5 +40,5 @@ pub use matching::ExpectationState;
 pub use notify::{CounterBases, Notified};
 pub use port::*;
 pub use report::Waits;
-pub use restart::{Rehearsal, SyncCall};
+pub use restart::{InFences, Rehearsal, SyncCall};
 pub use window::Window;

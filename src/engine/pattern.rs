@@ -17,8 +17,9 @@ use super::epoch::{Epoch, EpochKind, EpochState, Leg};
 use super::fence::{Barrier, FenceKind};
 use super::port::{Assert, Port, Rank, SyncError, Word};
 use super::record::NIL;
+use super::restart::InFences;
 use super::slab::Key;
-use super::window::Window;
+use super::window::{FenceView, Window};
 
 /// By so much each fence of a window with a pattern raises the words.
 const STEP: u64 = 8;
@@ -46,6 +47,35 @@ enum View {
     Learning,
     /// The targets are known.
     Learned,
+}
+
+impl View {
+    /// The kind of the present fence epoch.
+    fn kind(self) -> FenceKind {
+        match self {
+            View::Unopened => FenceKind::Barrier,
+            View::Learning => FenceKind::Learns,
+            View::Learned => FenceKind::Neighbours,
+        }
+    }
+
+    /// How a fence with this assertion completes the present epoch.
+    fn closing_kind(self, assert: Assert) -> FenceKind {
+        match self.kind() {
+            FenceKind::Learns if assert.noprecede => FenceKind::Barrier,
+            kind => kind,
+        }
+    }
+
+    /// The view after a fence of this kind.
+    fn after(self, kind: FenceKind, assert: Assert) -> Self {
+        match kind {
+            FenceKind::Neighbours => self,
+            FenceKind::Barrier if assert.nosucceed => View::Unopened,
+            FenceKind::Barrier => View::Learning,
+            FenceKind::Learns => View::Learned,
+        }
+    }
 }
 
 /// The fence in progress, if it needs more than a barrier.
@@ -215,39 +245,26 @@ impl Window {
 
     /// The kind of the present fence epoch.
     pub(super) fn fence_kind(&self) -> FenceKind {
-        match self.pattern.as_ref().map(|pattern| pattern.view) {
-            None | Some(View::Unopened) => FenceKind::Barrier,
-            Some(View::Learning) => FenceKind::Learns,
-            Some(View::Learned) => FenceKind::Neighbours,
-        }
+        self.pattern.as_ref().map_or(FenceKind::Barrier, |pattern| pattern.view.kind())
     }
 
     /// How a fence with this assertion completes the present epoch. `NOPRECEDE` says that no
     /// process has accessed another, so there is nothing to learn.
     pub(super) fn closing_kind(&self, assert: Assert) -> FenceKind {
-        match self.fence_kind() {
-            FenceKind::Learns if assert.noprecede => FenceKind::Barrier,
-            kind => kind,
-        }
+        let view = self.pattern.as_ref().map(|pattern| pattern.view);
+        view.map_or(FenceKind::Barrier, |view| view.closing_kind(assert))
     }
 
     /// A fence of this kind was called, which closes `epoch`. Its targets are known from here on.
     pub(super) fn fence_called(&mut self, epoch: Option<Key>, kind: FenceKind, assert: Assert) {
         let Some(pattern) = &mut self.pattern else { return };
-        match kind {
-            FenceKind::Neighbours => {}
-            FenceKind::Barrier if assert.nosucceed => pattern.view = View::Unopened,
-            FenceKind::Barrier => pattern.view = View::Learning,
-            FenceKind::Learns => {
-                pattern.view = View::Learned;
-                let Some(epoch) = epoch else { return };
-                let legs = &self.epochs[epoch].legs;
-                for target in (0..legs.len()).map(|leg| legs[leg].place) {
-                    if target != self.me {
-                        let at = pattern.neighbour(target);
-                        pattern.neighbours[at as usize].target = true;
-                    }
-                }
+        pattern.view = pattern.view.after(kind, assert);
+        let Some(epoch) = epoch.filter(|_| kind == FenceKind::Learns) else { return };
+        let legs = &self.epochs[epoch].legs;
+        for target in (0..legs.len()).map(|leg| legs[leg].place) {
+            if target != self.me {
+                let at = pattern.neighbour(target);
+                pattern.neighbours[at as usize].target = true;
             }
         }
     }
@@ -258,13 +275,36 @@ impl Window {
         pattern.view != View::Learned || target == self.me || pattern.targets(target)
     }
 
-    /// Checks that the fence epochs to come may access `targets`.
+    /// Checks that fence epochs may make these accesses, among these fences [PE-2].
     ///
     /// # Errors
-    /// A pattern has been learned, and one of them is not part of it.
-    pub fn may_access_in_fences(&self, targets: &[Rank]) -> Result<(), SyncError> {
-        let covered = self.pattern.is_none() || targets.iter().all(|at| self.fence_covers(*at));
-        if covered { Ok(()) } else { Err(SyncError::NotLearned) }
+    /// The first target that a pattern will not have: the one that has been learned, or the one
+    /// that the present epoch or these accesses would make.
+    pub fn may_make_fences(&self, calls: &[InFences]) -> Result<(), Rank> {
+        let Some(pattern) = &self.pattern else { return Ok(()) };
+        let mut view = pattern.view;
+        // The targets in the epoch to be learned.
+        let mut reached: Vec<Rank> = match (view, self.fence_view) {
+            (View::Learning, FenceView::Real(epoch)) => {
+                let legs = &self.epochs[epoch].legs;
+                (0..legs.len()).map(|leg| legs[leg].place).collect()
+            }
+            _ => Vec::new(),
+        };
+        for call in calls {
+            match *call {
+                InFences::Fence(assert) => view = view.after(view.closing_kind(assert), assert),
+                InFences::Access(target) if target == self.me => {}
+                InFences::Access(target) if view == View::Learning => reached.push(target),
+                InFences::Access(target) if view == View::Learned => {
+                    if !pattern.targets(target) && !reached.contains(&target) {
+                        return Err(target);
+                    }
+                }
+                InFences::Access(_) => {}
+            }
+        }
+        Ok(())
     }
 
     /// Makes the leg to `target` of a fence epoch that keeps one for each target.

@@ -34,6 +34,15 @@ pub enum SyncCall {
     UnlockAll,
 }
 
+/// What recorded calls do in fence epochs, for [`Window::may_make_fences`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InFences {
+    /// A fence with this assertion.
+    Fence(Assert),
+    /// An operation to this target.
+    Access(Rank),
+}
+
 impl Window {
     /// Makes a call that opens or closes an epoch. A call that only opens one is complete.
     ///

@@ -17,7 +17,7 @@ use super::registry::{HandleHasher, Registry, WindowId};
 use super::transport::with_port;
 use super::window::{HostHandle, Window};
 use crate::engine::slab::{Key, Slab};
-use crate::engine::{Arrival, ExpectationId, ExpectationState, SyncError};
+use crate::engine::{Arrival, ExpectationId, ExpectationState, Rank, SyncError};
 
 /// Number of requests in the table, for readers without the guard.
 static KNOWN: AtomicUsize = AtomicUsize::new(0);
@@ -64,6 +64,11 @@ pub(crate) enum NotStarted {
     Recording,
     /// The state of its window forbids the calls that it would make.
     Sync(SyncError),
+    /// A pattern fence has not learned the target of its operation.
+    NotLearned(Rank),
+    /// A pattern fence has not learned this target of its operations, or will not have when they
+    /// are made.
+    NotInPattern(Rank),
 }
 
 impl From<SyncError> for NotStarted {

@@ -15,7 +15,9 @@ use super::process::multiple;
 use super::transport::with_port;
 use super::window::{POLLS_OF_A_RESTART, Window};
 use crate::engine::slab::Key;
-use crate::engine::{Assert, Op, OpKind, Outcome, Rank, Rehearsal, RequestId, SyncCall, SyncError};
+use crate::engine::{
+    Assert, InFences, Op, OpKind, Outcome, Rank, Rehearsal, RequestId, SyncCall, SyncError,
+};
 use crate::transport::copy;
 use crate::transport::datatype::Shape;
 use crate::transport::shm::protocol::order_completed;
@@ -71,8 +73,8 @@ pub(crate) struct Epochs {
     steps: Vec<Step>,
     ops: Vec<KeptOp>,
     moves: Vec<Move>,
-    /// Targets of operations in fence epochs, each once.
-    fence_targets: Vec<Rank>,
+    /// Fences, and the targets of operations in their epochs, each once in an epoch.
+    in_fences: Vec<InFences>,
 }
 
 impl Epochs {
@@ -97,8 +99,7 @@ impl Epochs {
         self.steps.shrink_to_fit();
         self.ops.shrink_to_fit();
         self.moves.shrink_to_fit();
-        self.fence_targets.sort_unstable();
-        self.fence_targets.dedup();
+        self.in_fences.shrink_to_fit();
     }
 
     fn add_resolved(&mut self, at: usize, found: Option<Move>) {
@@ -116,6 +117,16 @@ impl Epochs {
                 let (ops, moves) = (at..at + 1, place..place + 1);
                 self.steps.push(Step::Moves { target, ops, moves });
             }
+        }
+    }
+
+    /// Notes an operation in a fence epoch.
+    fn add_in_fence(&mut self, target: Rank) {
+        let access = InFences::Access(target);
+        let fence = |call: &&InFences| matches!(call, InFences::Fence(_));
+        let mut epoch = self.in_fences.iter().rev().take_while(|call| !fence(call));
+        if !epoch.any(|call| *call == access) {
+            self.in_fences.push(access);
         }
     }
 
@@ -284,9 +295,13 @@ impl Recorded {
             Kept::Recording => Err(NotStarted::Recording),
             Kept::Epochs(epochs) => {
                 window.engine.may_restart(epochs.calls())?;
-                Ok(window.engine.may_access_in_fences(&epochs.fence_targets)?)
+                let found = window.engine.may_make_fences(&epochs.in_fences);
+                found.map_err(NotStarted::NotInPattern)
             }
-            Kept::Operation(kept) => Ok(window.engine.covering(kept.op.target)?),
+            Kept::Operation(kept) => match window.engine.covering(kept.op.target) {
+                Err(SyncError::NotLearned) => Err(NotStarted::NotLearned(kept.op.target)),
+                covered => Ok(covered?),
+            },
             Kept::Nothing => Ok(()),
         }
     }
@@ -400,11 +415,13 @@ fn issue_for_request(window: &mut Window, op: &Op) -> Result<Option<RequestId>, 
     }
 }
 
-/// Records the epochs of a window.
+/// Records the epochs that one handle of a window opens.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     /// Whose request it is, in the table of persistent requests.
     pub(super) key: Key,
+    /// Of the handle whose calls are recorded.
+    pub(super) lane: u32,
     /// The thread whose calls are recorded.
     thread: ThreadId,
     rehearsal: Rehearsal,
@@ -415,6 +432,7 @@ impl Recorder {
     pub(crate) fn new(window: &Window, key: Key) -> Self {
         Recorder {
             key,
+            lane: window.lane(),
             thread: std::thread::current().id(),
             rehearsal: Rehearsal::new(window.rank(), window.size),
             epochs: Epochs::default(),
@@ -429,6 +447,9 @@ impl Recorder {
     /// Records a call that opens or closes an epoch.
     pub(crate) fn synchronize(&mut self, call: SyncCall) -> Result<(), SyncError> {
         self.rehearsal.synchronize(&call)?;
+        if let SyncCall::Fence(assert) = call {
+            self.epochs.in_fences.push(InFences::Fence(assert));
+        }
         self.epochs.steps.push(Step::Sync(call));
         Ok(())
     }
@@ -437,7 +458,7 @@ impl Recorder {
     pub(crate) fn issue(&mut self, kept: KeptOp) -> Result<(), SyncError> {
         self.rehearsal.issue(&kept.op)?;
         if self.rehearsal.covers_by_fence(kept.op.target) {
-            self.epochs.fence_targets.push(kept.op.target);
+            self.epochs.add_in_fence(kept.op.target);
         }
         let at = self.epochs.ops.len();
         self.epochs.ops.push(kept);

@@ -54,8 +54,8 @@ impl WindowId {
 pub(crate) enum HandleState {
     /// This library serves the window. The handle's lane is 0 for the original [DU-1].
     Ours(WindowId, u32),
-    /// As [`Ours`](Self::Ours), while calls on the window are recorded for a persistent epoch.
-    Recording(WindowId),
+    /// As [`Ours`](Self::Ours), while calls on this handle are recorded for a persistent epoch.
+    Recording(WindowId, u32),
     /// Made by an interposed constructor and left to the host.
     Host,
     /// Freed. The host has not reused the handle since.
@@ -205,22 +205,26 @@ impl Registry {
         }
     }
 
-    /// As [`call`](Self::call); returns the window's number, also while its calls are recorded.
+    /// As [`call`](Self::call); returns the window's number, also while calls are recorded.
     pub(crate) fn ours(&mut self, handle: HostHandle) -> Option<WindowId> {
         if self.call(handle) {
             return Some(self.called_id());
         }
         match self.state(handle) {
-            Some(HandleState::Recording(id)) => Some(id),
+            Some(HandleState::Recording(id, lane)) => {
+                self.select(id, lane);
+                Some(id)
+            }
             _ => None,
         }
     }
 
-    /// Has calls on the window find [`HandleState::Recording`] from now on, or no longer.
+    /// Has calls on the handle of the present call find [`HandleState::Recording`] from now on, or
+    /// no longer.
     pub(crate) fn set_recording(&mut self, id: WindowId, recording: bool) {
-        let handle = self[id].handle;
-        let ours = HandleState::Ours(id, 0);
-        self.set(handle, if recording { HandleState::Recording(id) } else { ours });
+        let (handle, lane) = (self[id].handle, self[id].lane());
+        let state = if recording { HandleState::Recording } else { HandleState::Ours };
+        self.set(handle, state(id, lane));
     }
 
     /// Whether the next call must sweep.
@@ -371,7 +375,7 @@ impl Registry {
                 LEFT_TO_HOST.store(handle.0, Ordering::Release);
                 false
             }
-            Some(HandleState::Recording(_) | HandleState::Freed) | None => false,
+            Some(HandleState::Recording(..) | HandleState::Freed) | None => false,
         }
     }
 

@@ -141,8 +141,12 @@ static void independence(int kind)
     Window w = window(kind, sizeof data, 1);
     MPI_Request slow, got;
     MPI_Win dup;
-    int pid = getpid(), target = ranks - 1;
-    if (ranks == 1) {
+    int pid = getpid(), target = ranks - 1, near;
+    MPI_Comm node;
+    MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+    MPI(MPI_Comm_size(node, &near));
+    MPI(MPI_Comm_free(&node));
+    if (ranks == 1 || near < ranks) { /* no signals between nodes */
         window_free(&w);
         return;
     }
@@ -315,11 +319,70 @@ static void flavors(void)
     MPI(MPI_Comm_free(&node));
 }
 
+/* Starts a record, in which each process puts a value into a word of its right neighbour. */
+static void restart(MPI_Request *request, Window *w, int word, int64_t *value, int64_t round)
+{
+    int left = (me + ranks - 1) % ranks;
+    *value = value_of(me, (int)round);
+    MPI(MPI_Start(request));
+    MPI(MPI_Wait(request, MPI_STATUS_IGNORE));
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+    MPI(MPI_Win_lock(MPI_LOCK_SHARED, me, 0, w->win));
+    int64_t found = load64((int64_t *)w->base + word);
+    MPI(MPI_Win_unlock(me, w->win));
+    EXPECT(found == value_of(left, (int)round), "word %d: %ld in round %ld", word, (long)found,
+           (long)round);
+    MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+/* One handle records, while calls on the others are executed. A start is made on the handle of its
+ * record, or on the original when that is gone [PE-1, DU-1]. */
+static void records(int kind)
+{
+    Window w = window(kind, WORDS * sizeof(int64_t), sizeof(int64_t));
+    int right = (me + 1) % ranks;
+    int64_t kept = 0, now = value_of(me, 5), seen[2] = {0, 0};
+    MPI_Win dup, third;
+    MPI_Request on_dup, on_win;
+    MPI(MPIX_Win_dup(w.win, MPI_INFO_NULL, &dup));
+    MPI(MPIX_Win_dup(w.win, MPI_INFO_NULL, &third));
+    MPI(MPIX_Win_epoch_init(dup, &on_dup));
+    MPI(MPI_Win_lock(MPI_LOCK_SHARED, right, 0, dup));
+    MPI(MPI_Win_lock_all(0, w.win));
+    MPI(MPI_Put(&kept, 1, MPI_INT64_T, right, 0, 1, MPI_INT64_T, dup));
+    MPI(MPI_Put(&now, 1, MPI_INT64_T, right, 5, 1, MPI_INT64_T, w.win));
+    MPI(MPI_Put(&now, 1, MPI_INT64_T, right, 6, 1, MPI_INT64_T, third));
+    MPI(MPI_Win_unlock(right, dup));
+    MPI(MPI_Win_flush(right, w.win));
+    MPI(MPI_Win_flush(right, third));
+    MPI(MPI_Get(seen, 2, MPI_INT64_T, right, 5, 2, MPI_INT64_T, third));
+    MPI(MPI_Win_flush_all(third));
+    EXPECT(seen[0] == now && seen[1] == now, "%s: calls beside a record: %ld %ld", kind_name[kind],
+           (long)seen[0], (long)seen[1]);
+    MPI(MPIX_Win_epoch_end(dup));
+    MPI(MPI_Win_unlock_all(w.win));
+    MPI(MPIX_Win_epoch_init(w.win, &on_win));
+    MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, right, 0, w.win));
+    MPI(MPI_Put(&kept, 1, MPI_INT64_T, right, 1, 1, MPI_INT64_T, w.win));
+    MPI(MPI_Win_unlock(right, w.win));
+    MPI(MPI_Win_free(&third)); /* not the one that records */
+    MPI(MPIX_Win_epoch_end(w.win));
+    for (int64_t round = 0; round < 20; round++) {
+        restart(&on_dup, &w, 0, &kept, round);
+        restart(&on_win, &w, 1, &kept, round);
+    }
+    MPI(MPI_Win_free(&dup));
+    restart(&on_dup, &w, 0, &kept, 20);
+    MPI(MPI_Request_free(&on_dup));
+    MPI(MPI_Request_free(&on_win));
+    window_free(&w);
+}
+
 static void wrong_calls(void)
 {
     Window w = window(ALLOCATED, 64, 8);
     MPI_Win dup = MPI_WIN_NULL, freed, of_host, kept = w.win;
-    MPI_Request request;
+    MPI_Request request, other;
     MPI_Info bad = info_of("mpix_rma_fast_path", "perhaps"), host = info_of("mpix_rma", "false");
     void *base;
     MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
@@ -340,14 +403,20 @@ static void wrong_calls(void)
     REFUSED(MPI_ERR_UNSUPPORTED_OPERATION, MPIX_Win_dup(of_host, MPI_INFO_NULL, &dup));
     MPI(MPI_Win_free(&of_host));
 
-    /* A record has no handles of its own. */
+    /* A record has no handles of its own, and one handle of a window records at a time. */
     MPI(MPIX_Win_epoch_init(w.win, &request));
     REFUSED(MPI_ERR_RMA_SYNC, MPIX_Win_dup(w.win, MPI_INFO_NULL, &dup));
     MPI(MPIX_Win_epoch_end(w.win));
     MPI(MPI_Request_free(&request));
     MPI(MPIX_Win_dup(w.win, MPI_INFO_NULL, &dup));
-    REFUSED(MPI_ERR_RMA_SYNC, MPIX_Win_epoch_init(dup, &request));
-    REFUSED(MPI_ERR_RMA_SYNC, MPIX_Win_epoch_init(w.win, &request));
+    MPI(MPIX_Win_epoch_init(dup, &request));
+    REFUSED(MPI_ERR_RMA_SYNC, MPIX_Win_epoch_init(dup, &other));
+    REFUSED(MPI_ERR_RMA_SYNC, MPIX_Win_epoch_init(w.win, &other));
+    REFUSED(MPI_ERR_RMA_SYNC, MPIX_Win_epoch_end(w.win));
+    REFUSED(MPI_ERR_RMA_SYNC, MPI_Win_free(&dup));
+    REFUSED(MPI_ERR_RMA_SYNC, MPI_Win_flush_all(dup));
+    MPI(MPIX_Win_epoch_end(dup));
+    MPI(MPI_Request_free(&request));
 
     /* The window outlives its duplicates, in all processes if one has any [DU-3]. */
     if (me != 0)
@@ -456,6 +525,7 @@ int main(int argc, char **argv)
         independence(kind);
         epochs(kind);
         counters(kind);
+        records(kind);
         for (int joins = 0; threaded && joins < 2; joins++)
             threads(kind, joins);
     }

@@ -240,30 +240,52 @@ static void recorded(int kind)
                round);
         MPI(MPI_Barrier(MPI_COMM_WORLD)); /* origins that are not learned could be early */
     }
-    if (ranks > 2)
-        EXPECT(class_of(MPI_Start(&bad)) == MPI_ERR_RMA_SYNC, "%s: a start beyond the pattern",
-               kind_name[kind]);
+    if (ranks > 2) {
+        MPI_Request put;
+        MPI(MPIX_Put_init(&value, 1, MPI_INT64_T, left, 0, 1, MPI_INT64_T, w.win, &put));
+        expect_refused(MPI_Start(&bad), "MPI_Start of an epoch", left);
+        expect_refused(MPI_Start(&put), "MPI_Start of a put", left);
+        MPI(MPI_Request_free(&put));
+    }
     MPI(MPI_Request_free(&good));
     MPI(MPI_Request_free(&bad));
     MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, w.win));
     window_free(&w);
 }
 
-/* A start whose first fence ends the epoch to be learned is checked call by call: its fence has
- * been called, its put is refused, and the window is usable [PE-2]. */
+/* A record that ends the epoch to be learned itself, and then leaves its pattern. */
+static MPI_Request record_that_learns(MPI_Win win, const int64_t *value, int first, int second)
+{
+    MPI_Request r;
+    MPI(MPIX_Win_epoch_init(win, &r));
+    MPI(MPI_Win_fence(MPI_MODE_NOPRECEDE, win));
+    MPI(MPI_Put(value, 1, MPI_INT64_T, first, 1, 1, MPI_INT64_T, win));
+    MPI(MPI_Win_fence(0, win));
+    MPI(MPI_Put(value, 1, MPI_INT64_T, second, 0, 1, MPI_INT64_T, win));
+    MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, win));
+    MPI(MPIX_Win_epoch_end(win));
+    return r;
+}
+
+/* A start whose own fence ends the epoch to be learned: if the pattern will lack one of its
+ * targets, it is refused before anything moves [PE-2]. */
 static void learned_by_a_start(int kind)
 {
     Window w = patterned(kind, 2 * sizeof(int64_t), sizeof(int64_t));
     int right = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
     int64_t value = 7 + me, other = -1;
     MPI_Request good = record(w.win, &value, right), bad = record(w.win, &other, left);
+    MPI_Request worse = record_that_learns(w.win, &other, right, left);
+    MPI_Request learns = record_that_learns(w.win, &value, right, right);
+    if (ranks > 2)
+        expect_refused(MPI_Start(&worse), "MPI_Start of a record that learns", left);
     MPI(MPI_Win_fence(MPI_MODE_NOPRECEDE, w.win));
+    if (ranks > 1) /* would end an epoch without accesses */
+        expect_refused(MPI_Start(&good), "MPI_Start beside an epoch without accesses", right);
     MPI(MPI_Put(&value, 1, MPI_INT64_T, right, 0, 1, MPI_INT64_T, w.win));
     if (ranks > 2)
-        EXPECT(class_of(MPI_Start(&bad)) == MPI_ERR_RMA_SYNC, "%s: a start beyond the pattern",
-               kind_name[kind]);
-    else
-        MPI(MPI_Win_fence(0, w.win));
+        expect_refused(MPI_Start(&bad), "MPI_Start that ends the epoch to be learned", left);
+    MPI(MPI_Win_fence(0, w.win));
     MPI(MPI_Put(&value, 1, MPI_INT64_T, right, 1, 1, MPI_INT64_T, w.win));
     MPI(MPI_Win_fence(0, w.win));
     EXPECT(load64((int64_t *)w.base) == 7 + left && load64((int64_t *)w.base + 1) == 7 + left,
@@ -273,9 +295,21 @@ static void learned_by_a_start(int kind)
     MPI(MPI_Start(&good));
     MPI(MPI_Wait(&good, MPI_STATUS_IGNORE));
     EXPECT(load64((int64_t *)w.base + 1) == 9 + left, "%s: a later start", kind_name[kind]);
+    MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, w.win));
+    MPI(set(w.win, "pattern"));
+    for (int64_t round = 0; round < 3; round++) {
+        value = 100 * round + me;
+        MPI(MPI_Barrier(MPI_COMM_WORLD));
+        MPI(MPI_Start(&learns));
+        MPI(MPI_Wait(&learns, MPI_STATUS_IGNORE));
+        for (int i = 0; i < 2; i++)
+            EXPECT(load64((int64_t *)w.base + i) == 100 * round + left, "%s: start %ld that learns",
+                   kind_name[kind], (long)round);
+    }
     MPI(MPI_Request_free(&good));
     MPI(MPI_Request_free(&bad));
-    MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, w.win));
+    MPI(MPI_Request_free(&worse));
+    MPI(MPI_Request_free(&learns));
     window_free(&w);
 }
 

@@ -24,6 +24,9 @@ pub(crate) struct Fault {
     pub(crate) text: &'static str,
 }
 
+/// Texts by target.
+type Texts = Mutex<Vec<(Rank, &'static str)>>;
+
 impl Fault {
     #[cold]
     pub(crate) fn new(class: c_int, text: &'static str) -> Self {
@@ -43,16 +46,36 @@ impl Fault {
     /// static, so that of each target is made once.
     #[cold]
     pub(crate) fn not_learned(target: Rank) -> Self {
-        static TEXTS: Mutex<Vec<(Rank, &str)>> = Mutex::new(Vec::new());
-        let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = texts.iter().find(|(rank, _)| *rank == target).map(|(_, text)| *text);
-        let text = known.unwrap_or_else(|| {
-            let text = format!(
+        static TEXTS: Texts = Mutex::new(Vec::new());
+        Self::pattern_lacks(target, &TEXTS, || {
+            format!(
                 "target_rank {target} was not accessed in the fence epoch whose pattern was \
                  learned; set the info key mpix_rma_fence again (pattern learns anew, barrier \
                  ends it)"
-            );
-            let text = Box::leak(text.into_boxed_str());
+            )
+        })
+    }
+
+    /// The error of a start whose record accesses a target that a pattern fence lacks then.
+    #[cold]
+    pub(crate) fn not_in_pattern(target: Rank) -> Self {
+        static TEXTS: Texts = Mutex::new(Vec::new());
+        Self::pattern_lacks(target, &TEXTS, || {
+            format!(
+                "target_rank {target} of the record is not accessed in the fence epoch whose \
+                 pattern is learned; if the record's first fence ends that epoch, record it with \
+                 MPI_MODE_NOPRECEDE; or set the info key mpix_rma_fence again (pattern learns \
+                 anew, barrier ends it)"
+            )
+        })
+    }
+
+    /// Writes the text once for each target and keeps it, since the texts of faults are static.
+    fn pattern_lacks(target: Rank, texts: &Texts, write: impl FnOnce() -> String) -> Self {
+        let mut texts = texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = texts.iter().find(|(rank, _)| *rank == target).map(|(_, text)| *text);
+        let text = known.unwrap_or_else(|| {
+            let text = Box::leak(write().into_boxed_str());
             texts.push((target, text));
             text
         });

@@ -25,7 +25,7 @@ pub(crate) type Done = Checked<()>;
 ///
 /// `body` gets the guard, and `guard.windows.called()` is the window. A wait gives up the guard;
 /// after one, `body` finds the window by its `WindowId` instead. While an epoch is recorded on the
-/// window, runs `recorded` in the place of `body`.
+/// handle, runs `recorded` in the place of `body`.
 #[inline(always)]
 pub(crate) fn on_window(
     call: &'static str,
@@ -45,8 +45,8 @@ pub(crate) fn on_window(
             return code;
         }
         let state = guard.windows.state(HostHandle(window.key()));
-        if let Some(HandleState::Recording(id)) = state {
-            return end(call, window, in_record(guard, id, recorded));
+        if let Some(HandleState::Recording(id, lane)) = state {
+            return end(call, window, in_record(guard, (id, lane), recorded));
         }
         drop(guard);
         if state == Some(HandleState::Freed) { not_a_window(call) } else { host() }
@@ -70,8 +70,8 @@ pub(crate) fn on_our_window(
             return code;
         }
         let state = guard.windows.state(HostHandle(window.key()));
-        if let Some(HandleState::Recording(id)) = state {
-            return end(call, window, in_record(guard, id, recorded));
+        if let Some(HandleState::Recording(id, lane)) = state {
+            return end(call, window, in_record(guard, (id, lane), recorded));
         }
         drop(guard);
         left_to_host(call, window, state)

@@ -1,8 +1,9 @@
 //! Persistent epochs and operations (`MPIX_Win_epoch_init`, `MPIX_Put_init` and their kin), and the
 //! calls on a window while an epoch is recorded [PE-1].
 //!
-//! Meanwhile the registry does not find the window under its handle. So calls on it end up in
-//! [`in_record`], and other calls pay nothing for that.
+//! Meanwhile the registry does not find the window under that handle. So calls on it end up in
+//! [`in_record`], and other calls pay nothing for that. Calls on other handles of the window, if it
+//! has duplicates, are not recorded.
 
 use crate::engine::{Op, SyncCall};
 use crate::mpi::abi::argument::Out;
@@ -29,14 +30,14 @@ pub(crate) fn refused(_: Guard, _: WindowId) -> Done {
     Err(not_allowed())
 }
 
-/// A call on a window on which an epoch is recorded.
+/// A call on a handle on which an epoch is recorded.
 #[cold]
 pub(crate) fn in_record(
-    guard: Guard,
-    id: WindowId,
+    mut guard: Guard,
+    (id, lane): (WindowId, u32),
     recorded: impl FnOnce(Guard, WindowId) -> Done,
 ) -> Done {
-    let recorder = guard[id].recorder.as_ref();
+    let recorder = guard.windows.on_lane(id, lane).recorder.as_ref();
     if recorder.is_none_or(|recorder| recorder.is_of_this_thread()) {
         return recorded(guard, id);
     }
@@ -121,10 +122,11 @@ fn none_recorded() -> Fault {
 fn begin(mut guard: Guard, request: Out<'_, MPI_Request>) -> Done {
     require(request, NO_REQUEST)?;
     let id = guard.windows.called_id();
-    if guard[id].has_duplicates() {
+    if guard[id].recorder.is_some() {
         return Err(Fault::new(
             MPI_ERR_RMA_SYNC,
-            "no epoch can be recorded on a window that has duplicates (MPIX_Win_dup)",
+            "an epoch is being recorded on another handle of this window (MPIX_Win_dup): one at a \
+             time",
         ));
     }
     let key = make_request(&mut guard, id, Kept::Recording, request)?;

@@ -38,7 +38,7 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut MPI_Win) -> c_int {
         let mut lane = 0;
         let (state, ours) = (guard.windows.state(handle), guard.windows.ours(handle));
         match ours {
-            Some(id) if guard[id].recorder.is_some() => {
+            Some(id) if guard[id].recorder_here().is_some() => {
                 drop(guard);
                 return raise(CALL, Place::Window(window), record::not_allowed());
             }

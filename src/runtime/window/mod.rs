@@ -373,12 +373,17 @@ impl Window {
     /// An error unless an epoch covers operations to `target`: one that is being recorded, if any.
     /// An operation that is made for later needs no epoch yet.
     pub(crate) fn covering(&self, target: Rank) -> Result<(), SyncError> {
-        match &self.recorder {
+        match self.recorder_here() {
             Some(recorder) if recorder.covers(target) => Ok(()),
             Some(_) => Err(SyncError::NoAccessEpoch),
             None if self.any_epoch => Ok(()),
             None => self.engine.covering(target),
         }
+    }
+
+    /// What records the calls on the present handle, if anything does [PE-1].
+    pub(crate) fn recorder_here(&self) -> Option<&Recorder> {
+        self.recorder.as_deref().filter(|recorder| recorder.lane == self.lane())
     }
 
     /// Rank of this process.

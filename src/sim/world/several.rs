@@ -2,7 +2,7 @@
 //! several windows [FL-2].
 
 use super::*;
-use crate::engine::SyncCall;
+use crate::engine::{InFences, SyncCall};
 
 impl Recorded {
     /// The call as a step of its own. The slot is that of the request that it contributes to.
@@ -50,14 +50,15 @@ impl<S: Script> World<S> {
             })
         };
         let has_fence = syncs().any(|call| matches!(call, SyncCall::Fence(_)));
-        let targets = calls.iter().filter_map(|call| match call {
-            Recorded::Issue(op) if has_fence => Some(op.target),
+        let in_fences = calls.iter().filter_map(|call| match call {
+            Recorded::Issue(op) if has_fence => Some(InFences::Access(op.target)),
+            Recorded::Sync(SyncCall::Fence(assert)) => Some(InFences::Fence(*assert)),
             _ => None,
         });
-        let targets: Vec<Rank> = targets.collect();
+        let in_fences: Vec<InFences> = in_fences.collect();
         self.call_engine(rank, window, |engine, _| {
             engine.may_restart(syncs())?;
-            engine.may_access_in_fences(&targets)
+            engine.may_make_fences(&in_fences).map_err(|_| SyncError::NotLearned)
         })
     }
 

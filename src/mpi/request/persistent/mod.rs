@@ -523,6 +523,8 @@ fn refuse(call: &'static str, request: MPI_Request, reason: NotStarted) -> c_int
             "an epoch is being recorded on the window of the request (MPIX_Win_epoch_init)",
         ),
         NotStarted::Sync(error) => error.into(),
+        NotStarted::NotLearned(target) => Fault::not_learned(target),
+        NotStarted::NotInPattern(target) => Fault::not_in_pattern(target),
     };
     let place = match (reason, window) {
         (NotStarted::WindowGone, _) | (_, None) => Place::World,
