@@ -145,7 +145,7 @@ impl Window {
     }
 
     /// Closes an epoch. Makes a request unless the epoch completes at once.
-    fn close(&mut self, port: &mut impl Port, epoch: Key) -> Outcome {
+    pub(super) fn close(&mut self, port: &mut impl Port, epoch: Key) -> Outcome {
         self.route = None;
         self.closings += 1;
         self.closed_incomplete += 1;
@@ -258,11 +258,19 @@ impl Window {
     /// `e_i = ++e` for each origin, stored one-sidedly as the origin's `g` [MA-1].
     fn activate_exposure(&mut self, port: &mut impl Port, epoch: Key) {
         let origins = std::mem::take(&mut self.epochs[epoch].origins);
-        self.epochs[epoch].awaited = origins.len() as u32;
         for &origin in &origins {
             let index = self.peers.index(origin);
             self.peers[index].exposures += 1;
             self.signal(port, index, Word::Grant);
+        }
+        self.await_dones(port, epoch, &origins);
+    }
+
+    /// Has an exposure epoch, whose grants have been sent, wait for its origins.
+    pub(super) fn await_dones(&mut self, port: &mut impl Port, epoch: Key, origins: &[Rank]) {
+        self.epochs[epoch].awaited = origins.len() as u32;
+        for &origin in origins {
+            let index = self.peers.index(origin);
             let exposure = self.peers[index].exposures;
             if self.has_reached(port, index, Word::Done, exposure, epoch) {
                 self.epochs[epoch].awaited -= 1;
@@ -272,7 +280,7 @@ impl Window {
 
     /// True if `word` of the peer has reached `value`. Otherwise `epoch` now waits for it.
     #[inline(always)]
-    fn has_reached<P: Port>(
+    pub(super) fn has_reached<P: Port>(
         &mut self,
         port: &mut P,
         index: u32,

@@ -47,6 +47,7 @@ impl Barrier {
     /// Advances as far as possible. True once every process has arrived. Every hop is an acquire
     /// (`observe`) followed by a release (`signal`), so what any process did before its fence is
     /// visible after it [FE-2]. `marks`: what else the word of a process says [FE-4].
+    #[inline]
     pub(super) fn advance(
         &mut self,
         port: &mut impl Port,

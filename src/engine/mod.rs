@@ -13,6 +13,7 @@ mod exclusion;
 mod fence;
 mod flush;
 mod folded;
+mod folded_exchange;
 mod folded_fence;
 mod lanes;
 pub mod lock;
@@ -36,6 +37,7 @@ mod window;
 
 pub use blocking::{LockHeld, earlier_locks_first};
 pub use counter_waits::Watch;
+pub use folded_exchange::Exchange;
 pub use matching::ExpectationState;
 pub use notify::{CounterBases, Notified};
 pub use port::*;

@@ -16,11 +16,16 @@ use super::transport::with_port;
 use super::window::{POLLS_OF_A_RESTART, Window};
 use crate::engine::slab::Key;
 use crate::engine::{
-    Assert, InFences, Op, OpKind, Outcome, Rank, Rehearsal, RequestId, SyncCall, SyncError,
+    Assert, Exchange, InFences, Op, OpKind, Outcome, Rank, Rehearsal, RequestId, SyncCall,
+    SyncError,
 };
 use crate::transport::copy;
 use crate::transport::datatype::Shape;
 use crate::transport::shm::protocol::order_completed;
+
+/// Polls of a start for the answers of peers, in total: as long as two cache lines take from one
+/// processor to another and back, several times.
+const POLLS_OF_AN_EXCHANGE: u32 = 100;
 
 /// An operation that is kept. Its shape is added anew for each start.
 #[derive(Debug)]
@@ -53,6 +58,16 @@ struct Move {
     len: usize,
 }
 
+impl Move {
+    /// # Safety
+    /// Both sides are valid for `len` bytes, and the other process lets this one access its side.
+    #[inline(always)]
+    unsafe fn make(&self) {
+        // SAFETY: the contract of this function.
+        unsafe { copy(self.from as *const u8, self.to as *mut u8, self.len) };
+    }
+}
+
 /// A part of recorded epochs.
 #[derive(Debug)]
 enum Step {
@@ -73,6 +88,8 @@ pub(crate) struct Epochs {
     steps: Vec<Step>,
     ops: Vec<KeptOp>,
     moves: Vec<Move>,
+    /// The epochs are one exchange, and all operations are moves.
+    exchange: Option<Exchange>,
     /// Fences, and the targets of operations in their epochs, each once in an epoch.
     in_fences: Vec<InFences>,
 }
@@ -100,6 +117,40 @@ impl Epochs {
         self.ops.shrink_to_fit();
         self.moves.shrink_to_fit();
         self.in_fences.shrink_to_fit();
+        self.exchange = self.find_exchange();
+    }
+
+    /// The exchange that the epochs are, if their calls are: post, start; moves; complete, wait.
+    fn find_exchange(&self) -> Option<Exchange> {
+        let mut exchange = Exchange::default();
+        let (opening, rest) = self.steps.split_at(self.openings());
+        let (mut moves, mut closings) = (true, 0);
+        for step in opening {
+            match step {
+                Step::Sync(SyncCall::Post(group)) => exchange.origins = Some(group.clone()),
+                Step::Sync(SyncCall::Start(group)) => exchange.targets = Some(group.clone()),
+                _ => return None,
+            }
+        }
+        for step in rest {
+            match step {
+                Step::Moves { .. } if moves => {}
+                Step::Sync(SyncCall::Complete | SyncCall::Wait) => {
+                    (moves, closings) = (false, closings + 1)
+                }
+                _ => return None,
+            }
+        }
+        // Each epoch that is opened is closed. Others follow neither of them.
+        let epochs = [&exchange.origins, &exchange.targets].into_iter().flatten().count();
+        (epochs > 0 && epochs == opening.len() && closings == epochs).then_some(exchange)
+    }
+
+    /// Number of calls with which the record begins that open epochs of groups.
+    fn openings(&self) -> usize {
+        let opens =
+            |step: &&Step| matches!(step, Step::Sync(SyncCall::Post(_) | SyncCall::Start(_)));
+        self.steps.iter().take_while(opens).count()
     }
 
     fn add_resolved(&mut self, at: usize, found: Option<Move>) {
@@ -133,7 +184,20 @@ impl Epochs {
     /// Makes the calls. Adds the requests of those that are not complete to `pending`.
     #[inline]
     fn start(&self, window: &mut Window, pending: &mut Pending) -> Result<(), SyncError> {
-        for step in &self.steps {
+        let mut steps = &self.steps[..];
+        if let Some(exchange) = &self.exchange
+            && window.polling_pays()
+            && window.engine.may_fold_exchange()
+        {
+            if let Some(outcome) = self.exchange(window, exchange) {
+                if let Outcome::Pending(id) = outcome {
+                    pending.push(id);
+                }
+                return Ok(());
+            }
+            steps = &steps[self.openings()..];
+        }
+        for step in steps {
             match step {
                 Step::Sync(call) => {
                     let outcome = match call {
@@ -155,6 +219,28 @@ impl Epochs {
         Ok(())
     }
 
+    /// Makes the calls of an exchange. `None`: it has only opened its epochs.
+    #[inline]
+    fn exchange(&self, window: &mut Window, exchange: &Exchange) -> Option<Outcome> {
+        let mut polls = POLLS_OF_AN_EXCHANGE;
+        let mut waits = || {
+            let more = polls > 0;
+            polls = polls.saturating_sub(1);
+            std::hint::spin_loop();
+            more
+        };
+        with_port!(&mut window.port, port => {
+            if !window.engine.open_exchange(port, exchange, &mut waits) {
+                return None;
+            }
+            for made in &self.moves {
+                // SAFETY: as of `make_moves`. All targets have granted access.
+                unsafe { made.make() };
+            }
+            Some(window.engine.close_exchange(port, exchange, waits))
+        })
+    }
+
     #[inline]
     fn make_moves(
         &self,
@@ -169,11 +255,11 @@ impl Epochs {
                 window.poll_posts();
             }
             if window.engine.finds_direct_route(target) {
-                for Move { from, to, len } in &self.moves[moves.start + made..moves.end] {
+                for found in &self.moves[moves.start + made..moves.end] {
                     // SAFETY: the record was checked against the target's memory, which is mapped
                     // while the window exists. The buffer of this process is the application's for
                     // as many bytes until the epoch is complete [PE-1].
-                    unsafe { copy(*from as *const u8, *to as *mut u8, *len) };
+                    unsafe { found.make() };
                 }
                 return Ok(());
             }

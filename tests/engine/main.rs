@@ -33,6 +33,7 @@ mod errors;
 mod fence;
 mod flush;
 mod folded;
+mod folded_exchange;
 mod folded_fence;
 mod lanes;
 mod lifecycle;
