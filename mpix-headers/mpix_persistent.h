@@ -10,7 +10,8 @@
  *   [INTER]   INTERTWinE deliverable 3.3 (2018), which asks for persistent one-sided communication
  *
  * An iterative program makes the same calls on a window in every iteration. A persistent epoch
- * records them once, and MPI_Start makes them again, for about half of what the calls take:
+ * records them once, and MPI_Start makes them again. That takes about half as long as the calls,
+ * or, with fences, nearly as long, since most of it is waiting for the other processes:
  *
  *     MPIX_Win_epoch_init(win, &request);          (records from here on)
  *     MPI_Win_start(neighbours, 0, win);
