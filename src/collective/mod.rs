@@ -7,6 +7,7 @@
 //! where the memory comes from. `docs/design/collectives.md` has the reasons.
 
 pub mod board;
+pub mod nodes;
 pub mod run;
 pub mod schedule;
 
