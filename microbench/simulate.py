@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The paper's figures 2 to 13, programs of tasks and bulk-synchronous ones, in virtual time, by the
-simulator mpix-sim, as docs/results/PROTOCOL.md says: results as JSON lines, a page beside the
-papers' numbers, figures.
+"""The paper's figures 2 to 13, programs of tasks and bulk-synchronous ones, and collectives over
+many nodes, in virtual time, by the simulator mpix-sim, as docs/results/PROTOCOL.md says: results as
+JSON lines, a page beside the papers' numbers, figures.
 Rows that are not recomputed stay as they are. `--full` continues to 2,048 ranks (LU) and 131,072
 (transactions), which takes hours. `--check` recomputes the small rows and compares them with the
 published ones.
@@ -27,13 +27,16 @@ SOURCES = ("src/engine", "src/sim", "src/transport/sim", "src/bin/mpix-sim.rs",
            "microbench/schedule")
 OWN = {"patterns": ("src/sim/patterns.rs",), "pending": ("src/sim/curves.rs",),
        "tasks": ("src/sim/tasks", "src/bin/mpix_sim/tasks.rs"),
-       "bsp": ("src/sim/bsp", "src/bin/mpix_sim/bsp.rs")}
+       "bsp": ("src/sim/bsp", "src/bin/mpix_sim/bsp.rs"),
+       "collectives": ("src/sim/collectives", "src/bin/mpix_sim/collectives.rs",
+                       "src/collective/nodes")}
 # Fields that depend on the machine that runs the simulator, and where a row comes from.
 UNSTABLE = ("cpu_seconds", "events_per_second", "ns_per_epoch", "command", "sources")
 # Fields that are results. The others say what was run.
 RESULTS = UNSTABLE + (
     "value", "paper", "difference", "engine_bytes_per_epoch", "seconds", "in_calls", "per_second",
-    "busy", "tasks", "waiting_max", "iteration_us", "sync_us",
+    "busy", "tasks", "waiting_max", "iteration_us", "sync_us", "algorithm", "time_us", "mean_us",
+    "model_us", "bound_us", "copies",
     "atomics_busy_mean", "atomics_busy_max", "events", "messages", "refusals", "in_flight_max",
     "engine_bytes_peak_mean", "engine_bytes_peak_max", "engine_bytes_end_mean", "peers_mean",
     "trace")
@@ -56,6 +59,8 @@ HYBRID = "forkjoin,sentinel,interop,notified"
 ALL_VERSIONS = f"pure,nbuffer,{HYBRID}"
 BSP = ("--profile", "ndr-2024", "bsp")
 FENCES = ("--programs", "jacobi", "--series", "barrier,pattern,pscw")
+# As PROTOCOL.md says.
+OVER_NODES = ("--profile", "ndr-2024", "--set", "ranks_per_node=48", "collectives")
 
 
 def number(value):
@@ -181,6 +186,34 @@ def bsp(checks):
         yield run(1024, "--programs", program, *sized(*size))
 
 
+def collectives(checks):
+    """Collectives over many nodes; the largest ones last."""
+    def run(ranks, *more, change=""):
+        profile = list(OVER_NODES)
+        profile[3] += change
+        return [*profile, "--ranks", str(ranks), *more]
+
+    yield run(64)
+    if checks:
+        yield run(256, "--collectives", "allreduce,barrier", "--skew-us", "10")
+        return
+    yield from (run(ranks) for ranks in (256, 1024, 4096))
+    short = (("--collectives", "allreduce", "--bytes", "8"),
+             ("--collectives", "alltoallv,halo", "--bytes", "64", "--cells", "32"))
+    for change in ("latency=350", "latency=1400", "gap=5", "gap=20", "atomic_gap=0",
+                   "atomic_gap=25", "atomic_gap=100"):
+        yield from (run(1024, *some, change=f",{change}") for some in short)
+    yield from (run(1024, *short[1], "--block-ns", block) for block in ("0", "4"))
+    yield run(1024, "--collectives", "allreduce,halo", "--skew-us", "10", "--cells", "32")
+    for algorithm in (("gather", "--radix", "2", "--bytes", "8"), ("doubling",), ("halving",),
+                      ("direct",)):
+        yield run(1024, "--collectives", "allreduce", "--schedules", "node", "--algorithm",
+                  *algorithm)
+    yield run(256, "--collectives", "allreduce,barrier", "--skew-us", "10")
+    yield run(1024, "--collectives", "alltoallv", "--partners", "1024")
+    yield run(16384)
+
+
 def parts(options, machine):
     """Name of the results, and the simulator's arguments, for each part of the protocol."""
     if options.quick:
@@ -198,6 +231,8 @@ def parts(options, machine):
         yield "tasks", [[*TASKS, "--rows", "4096", "--columns", "4096", "--block", "256",
                          "--iterations", "3"]]
         yield "bsp", [[*BSP, "--ranks", "16", "--warm-up", "2", "--iterations", "3"]]
+        yield "collectives", [["--profile", "ndr-2024", "--set", "ranks_per_node=6",
+                               "collectives", "--ranks", "16", "--cells", "4"]]
         return
     ranks = "64" if options.check else "64,128,256,512"
     yield "patterns", [["pattern"], ["--progress-thread", "pattern"]]
@@ -230,6 +265,7 @@ def parts(options, machine):
     yield "pending", [["pending", "--epochs", epochs]]
     yield "tasks", list(tasks(options.check))
     yield "bsp", list(bsp(options.check))
+    yield "collectives", list(collectives(options.check))
 
 
 def code_of(path, part):
@@ -367,7 +403,7 @@ def parse():
     parser.add_argument("--check", action="store_true",
                         help="recompute the small rows and compare them with the published ones")
     parser.add_argument("--only", help="only this part: patterns, transactions, lu, bulk, "
-                        "pressure, served, pending, tasks, bsp")
+                        "pressure, served, pending, tasks, bsp, collectives")
     parser.add_argument("--resume", action="store_true",
                         help="leave out runs whose rows the present sources have made")
     parser.add_argument("--no-figures", action="store_true")

@@ -12,6 +12,7 @@ use serde::Serialize;
 mod mpix_sim {
     pub(crate) mod allocator;
     pub(crate) mod bsp; // only: bsp
+    pub(crate) mod collectives; // only: collectives
     pub(crate) mod tasks; // only: tasks
 }
 
@@ -97,6 +98,8 @@ enum Command {
     },
     /// Bulk-synchronous programs, synchronized in several ways.
     Bsp(mpix_sim::bsp::Options), // only: bsp
+    /// Collectives over many nodes, with and without schedules that know the nodes.
+    Collectives(mpix_sim::collectives::Options), // only: collectives
     /// The Gauss-Seidel method by tasks, in several versions.
     Tasks(mpix_sim::tasks::Options), // only: tasks
 }
@@ -215,6 +218,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
             Ok(())
         }
         Command::Bsp(options) => mpix_sim::bsp::run(options, machine, set), // only: bsp
+        Command::Collectives(o) => mpix_sim::collectives::run(o, machine, set), // only: collectives
         Command::Tasks(options) => mpix_sim::tasks::run(options, machine, set), // only: tasks
         Command::Profile => print(&BTreeMap::from_iter(machine.parameters())),
         Command::Pending { epochs } => {

@@ -11,13 +11,15 @@
 //! something arrives [PR-1]; with [`Settings::progress_thread`] one that computes does so too
 //! [PR-2].
 //!
-//! [`bsp`] has bulk-synchronous programs. [`tasks`] runs programs of tasks instead, on ranks with
+//! [`bsp`] has bulk-synchronous programs, [`collectives`] collectives over many nodes.
+//! [`tasks`] runs programs of tasks instead, on ranks with
 //! several cores.
 // Only `schedule` calls C.
 #![deny(unsafe_code)]
 
 pub mod applications;
 pub mod bsp; // only: bsp
+pub mod collectives; // only: collectives
 pub mod curves;
 mod noise;
 pub mod patterns;

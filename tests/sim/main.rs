@@ -6,6 +6,7 @@
 
 mod applications;
 mod bsp;
+mod collectives;
 mod network;
 mod patterns;
 mod tasks;

@@ -71,7 +71,7 @@ const PARTS: &[(&str, &[&str])] = &[
             "transport/shm",
         ],
     ),
-    ("sim", &["engine", "transport/datatype", "transport/sim"]),
+    ("sim", &["collective", "engine", "transport/datatype", "transport/sim"]),
     ("mpi", &[]),
     ("mpi/abi", &["engine"]),
     ("mpi/info", &["engine", "mpi/abi", "runtime"]),
