@@ -310,3 +310,58 @@ fn unpacking_restores_what_was_packed() {
         assert_eq!(moved, scattered);
     });
 }
+
+#[test]
+fn a_plan_copies_from_one_layout_to_another() {
+    seeds(SEEDS, |rng| {
+        let (source, bytes) = random_side(rng);
+        let width = [1, 2, 4, 8, 3][rng.usize(0..5)];
+        let items = bytes.len() / width;
+        let unit = Layout::element(width as u64, width as i64).unwrap();
+        // Any distance at which the items do not overlap.
+        let stride = rng.i64(width as i64..40);
+        let sink =
+            Side::items(Arc::new(unit.repeated(items as u64, stride).unwrap()), 1 + rng.u64(0..2));
+        let (low, high) = source.bounds();
+        let base = (-low).max(0) as usize;
+        let memory: Vec<u8> = (0..base as i64 + high.max(0)).map(|_| rng.u8(..)).collect();
+        let plan = CopyPlan::new(&source, &sink);
+        let moved = bytes.len().min(sink.size() as usize);
+        assert_eq!(plan.bytes(), moved as u64);
+        let mut result = vec![0u8; sink.bounds().1 as usize];
+        let mut expected = result.clone();
+        let mut places = sink.walk(0);
+        let mut packed = gathered(&memory, base, &source).into_iter().take(moved);
+        while let Some(Runs { at, stride, len, count }) = places.next_runs(u64::MAX) {
+            for run in 0..count as i64 {
+                let start = (at + run * stride) as usize;
+                expected[start..start + len as usize]
+                    .iter_mut()
+                    .zip(&mut packed)
+                    .for_each(|(place, byte)| *place = byte);
+            }
+        }
+        // SAFETY: both sides lie in their memories.
+        unsafe { plan.run(memory.as_ptr().wrapping_add(base), result.as_mut_ptr()) };
+        assert_eq!(result, expected);
+    });
+}
+
+#[test]
+fn sides_are_the_same_after_a_transfer_as_words() {
+    seeds(SEEDS, |rng| {
+        let sides = [random_side(rng).0, random_side(rng).0, Side::flat(rng.u64(..))];
+        let mut words = Vec::new();
+        sides.iter().for_each(|side| side.encode(&mut words));
+        let mut rest = &words[..];
+        for side in &sides {
+            assert_eq!(Side::decode(&mut rest).as_ref(), Some(side));
+        }
+        assert!(rest.is_empty());
+        // Words that are cut off, or not those of a side, are refused or decoded, without a panic.
+        let cut = rng.usize(..words.len());
+        _ = Side::decode(&mut &words[..cut]);
+        words[cut] = rng.u64(..);
+        _ = Side::decode(&mut &words[..]);
+    });
+}

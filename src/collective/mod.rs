@@ -5,8 +5,11 @@
 //! step by step and without waiting, over the [`board`] of the communicator: memory that its
 //! processes share, with slots in which each publishes. Nothing here waits, calls MPI, or knows
 //! where the memory comes from. `docs/design/collectives.md` has the reasons.
+//!
+//! Neighbour collectives need neither schedule nor board ([`halo`]).
 
 pub mod board;
+pub mod halo;
 pub mod nodes;
 pub mod run;
 pub mod schedule;

@@ -14,5 +14,6 @@ mod continuations;
 mod counters;
 mod doorbell;
 mod fast_path;
+mod halo;
 mod lock;
 mod tags;

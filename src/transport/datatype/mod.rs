@@ -2,7 +2,8 @@
 //!
 //! A [`Layout`] describes the bytes of one item of a datatype. A [`Side`] is a number of items, or
 //! plain bytes. A [`Cursor`] walks through a side piece by piece, and a [`Pair`] through two sides
-//! at once. [`pack`], [`transfer`] and the like move the pieces.
+//! at once. [`pack`], [`transfer`] and the like move the pieces. A [`CopyPlan`] keeps the pieces of
+//! a copy that is repeated. [`Side::encode`] tells another process of a side.
 //!
 //! An operation refers to its [`Shape`] by a number ([`Shaped`]), which is opaque to the engine.
 //! Each transport has its own [`Shapes`]. The issuer of an operation adds the shape first. From
@@ -10,14 +11,17 @@
 //! Layouts are reference-counted, so an operation can outlive the application's datatype.
 
 pub mod element;
+mod encoding;
 mod layout;
 mod pack;
+mod plan;
 mod reduce;
 mod walk;
 
 pub use layout::{Block, Layout, Step};
 pub(crate) use pack::{copy_pieces, exchange_pieces};
 pub use pack::{gathered, pack, scatter, transfer, unpack};
+pub use plan::CopyPlan;
 pub(crate) use reduce::{
     Combine, EXTENT_MAX, combine_pieces, compare_swap, compare_swap_in_place, whole,
 };

@@ -104,7 +104,23 @@ pub(crate) unsafe fn exchange_pieces(
 /// The bytes of both sides, displaced from `from` and `to`, must be valid.
 #[inline]
 pub unsafe fn transfer(from: *const u8, source: &Side, to: *mut u8, sink: &Side) {
-    let mut pair = Pair::new(source, sink, 0);
+    // SAFETY: the contract of this function.
+    unsafe { transfer_from(from, source, to, sink, 0) };
+}
+
+/// As [`transfer`], without the first `at` bytes of data.
+///
+/// # Safety
+/// As [`transfer`].
+#[inline]
+pub(super) unsafe fn transfer_from(
+    from: *const u8,
+    source: &Side,
+    to: *mut u8,
+    sink: &Side,
+    at: u64,
+) {
+    let mut pair = Pair::new(source, sink, at);
     while let Some(pieces) = pair.next_pieces(u64::MAX) {
         // SAFETY: the pieces lie within both sides, whose bytes are valid.
         unsafe { copy_pieces(from, to, &pieces) };
