@@ -124,7 +124,13 @@ impl Exchange {
     /// Whether the last exchange has completed.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.unread.is_empty() && self.unconfirmed.is_empty()
+        self.pending() == 0
+    }
+
+    /// Neighbours that it waits for, in either direction.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.unread.len() + self.unconfirmed.len()
     }
 
     /// Begins an exchange: neighbours may read this process's data from now on.

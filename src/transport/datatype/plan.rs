@@ -54,6 +54,16 @@ impl CopyPlan {
         self.bytes
     }
 
+    /// Average bytes of a piece: what lies together on both sides. 0 if nothing is planned.
+    #[must_use]
+    pub fn piece(&self) -> u64 {
+        let of = |nest: &Nest| nest.count * nest.pieces.count;
+        let (bytes, pieces) = self.nests.iter().fold((0, 0), |(bytes, pieces), nest| {
+            (bytes + of(nest) * nest.pieces.len, pieces + of(nest))
+        });
+        u64::checked_div(bytes, pieces).unwrap_or(0)
+    }
+
     /// Copies the data of the source at `from` to the sink at `to`.
     ///
     /// # Safety
@@ -124,6 +134,7 @@ mod tests {
             let plan = CopyPlan::new(&one, &other);
             assert_eq!((plan.nests.len(), plan.rest.is_none()), (1, true), "{part:?}");
             assert_eq!(plan.bytes(), part.iter().product::<u64>() * 8);
+            assert_eq!(plan.piece(), part[0] * 8);
         }
     }
 

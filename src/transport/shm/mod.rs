@@ -11,12 +11,11 @@
 
 use std::ffi::CStr;
 
+use super::copy;
+use super::datatype::{self, Combine, Shape, Shapes, compare_swap};
 use crate::engine::*;
 use crate::sync::Ordering::{Acquire, Release, SeqCst};
 use crate::transport::Proposal;
-
-use super::copy;
-use super::datatype::{self, Combine, Shape, Shapes, compare_swap};
 use bootstrap::WindowKind;
 use channels::Channels;
 use context::Context;
@@ -59,6 +58,7 @@ mod setup;
 mod stall;
 #[doc(hidden)]
 pub mod tags;
+pub mod window_memory;
 
 pub use bootstrap::{Alone, Bootstrap, Memory, node};
 pub use counters::{APART as COUNTERS_APART, Counter, CounterTable, RaisedBefore};

@@ -26,6 +26,7 @@ use super::layout::{Layout, Placement, page};
 use super::process::{self, MemoryFileId};
 use super::segment::{self, Segment, Step, SystemError};
 use super::segment_cache::{self, CACHED_BYTES_MAX, CachedSegment};
+use super::window_memory::Listing;
 
 /// Settings of the transport.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +67,8 @@ impl SetupError {
 /// Result of a successful set-up.
 #[derive(Debug)]
 pub(super) struct MappedWindow {
+    /// If the window's memory is in the segment. Ends before the segment.
+    listing: Option<Listing>,
     pub(super) segment: Segment,
     /// Id of the segment in the cache.
     segment_id: u64,
@@ -81,7 +84,8 @@ pub(super) struct MappedWindow {
 impl MappedWindow {
     /// Caches the segment for a later window of these processes.
     pub(super) fn release(self) {
-        let MappedWindow { segment, segment_id: id, size: ranks, kind, cma, .. } = self;
+        let MappedWindow { listing, segment, segment_id: id, size: ranks, kind, cma, .. } = self;
+        drop(listing);
         segment_cache::put(CachedSegment { id, segment, ranks, allocated: kind.in_segment(), cma });
     }
 }
@@ -190,7 +194,8 @@ pub(super) fn set_up(
     std::hint::black_box(&probe);
     let (segment, parts) = mapped.expect("a failure of this rank is among the statuses");
     let cma = works && !in_segment;
-    Ok(MappedWindow { segment, segment_id, layout, parts, me, size, kind, cma })
+    let listing = (in_segment && size > 1).then(|| Listing::new(segment_id, &segment));
+    Ok(MappedWindow { listing, segment, segment_id, layout, parts, me, size, kind, cma })
 }
 
 /// The second allgather: whether all processes have mapped the segment. If so, returns whether
