@@ -88,6 +88,7 @@ mod host {
             ("mpi_info_get_string", "PMPI_Info_get_string"),
             ("mpi_sessions", "PMPI_Session_init"),
             ("mpi_status_lists", "PMPI_Request_get_status_all"),
+            ("mpi_persistent_collectives", "PMPI_Allreduce_init"),
         ] {
             println!("cargo::rustc-check-cfg=cfg({name})");
             if bindings.contains(&format!("fn {function}(")) {

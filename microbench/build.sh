@@ -26,7 +26,7 @@ fi
 
 # shellcheck disable=SC2086  # the flags and sources are lists of words
 for program in patterns latency lu transactions overhead notify idle mates scale threads \
-    instructions continuations persistent fences flush_wins tasks bsp; do
+    instructions continuations persistent fences flush_wins collectives tasks bsp; do
     sources="$here/$program/*.c $here/common/*.c"
     case $program in
     lu | transactions) # at -O2, compilers differ in what they vectorize

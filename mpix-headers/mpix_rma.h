@@ -618,6 +618,9 @@ int PMPIX_Get_version(int *major, int *minor, int *patch);
 /* Duplicates of windows */
 #include "mpix_dup.h"
 
+/* Persistent collectives */
+#include "mpix_collective.h"
+
 /* Continuations */
 #include "mpix_continue.h"
 

@@ -19,6 +19,7 @@ fn header() -> String {
         "mpix_notify.h",
         "mpix_persistent.h",
         "mpix_dup.h",
+        "mpix_collective.h",
         "mpix_continue.h",
         "mpix_task.h",
     ]
@@ -52,9 +53,10 @@ fn each_call_has_its_twin() {
     let all = prototypes();
     assert_eq!(
         all.len(),
-        168,
+        234,
         "17 calls on epochs, 2 atomics with a request, 40 on notifications, 14 persistent ones, \
-         MPIX_Win_dup, 4 on continuations, 3 on tasks, MPIX_Get_version, and their twins: {all:?}"
+         MPIX_Win_dup, 33 persistent collectives, 4 on continuations, 3 on tasks, \
+         MPIX_Get_version, and their twins: {all:?}"
     );
     for (name, parameters) in all.iter().filter(|(name, _)| name.starts_with("MPIX_")) {
         let twin = all.iter().find(|(other, _)| *other == format!("P{name}"));

@@ -9,10 +9,12 @@
 //! Neighbour collectives need neither schedule nor board ([`halo`]).
 
 pub mod board;
+pub mod flags;
 pub mod halo;
 pub mod nodes;
 pub mod run;
 pub mod schedule;
+pub mod steps;
 
 pub use board::{Board, BoardShape, Content, Position};
 pub use run::{Buffers, Mismatch, Run};

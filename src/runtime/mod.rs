@@ -14,6 +14,7 @@
 
 pub(crate) mod bootstrap;
 pub(crate) mod checked;
+pub(crate) mod collectives;
 pub mod config;
 #[doc(hidden)]
 pub mod continuations;

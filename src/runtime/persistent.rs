@@ -1,5 +1,5 @@
 //! Persistent requests: those that wait for tagged notifications, those of persistent epochs and
-//! operations, and continuation requests.
+//! operations, those of persistent collectives, and continuation requests.
 //!
 //! The application holds a request of the host as a token, which is never started. The library
 //! answers completion calls on it (`mpi/request/persistent`). This is the table of these requests
@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
 
+use super::collectives::{self, CollectiveFailure, CollectiveState};
 use super::continuations::{self, GroupId, GroupState, any_groups};
 use super::recorded::{Kept, Recorded, Recorder};
 use super::registry::{HandleHasher, Registry, WindowId};
@@ -51,6 +52,7 @@ pub(crate) enum Failure {
     Continuation(c_int),
     /// An operation has reached memory that its target has not attached.
     NotAttached,
+    Collective(CollectiveFailure),
 }
 
 /// Why a request cannot be started.
@@ -69,6 +71,8 @@ pub(crate) enum NotStarted {
     /// A pattern fence has not learned this target of its operations, or will not have when they
     /// are made.
     NotInPattern(Rank),
+    /// It is a collective that has failed.
+    Dead,
 }
 
 impl From<SyncError> for NotStarted {
@@ -90,6 +94,8 @@ pub(crate) enum Source {
     Continuations(GroupId),
     /// A persistent epoch or operation on a window.
     Recorded(WindowId, Key),
+    /// A persistent collective.
+    Collective(Key),
 }
 
 /// One request.
@@ -123,6 +129,12 @@ impl Notice {
                 GroupState::Active => State::Active,
                 GroupState::Complete => State::Complete(None),
                 GroupState::Failed(code) => State::Failed(Failure::Continuation(code)),
+            },
+            Source::Collective(key) => match collectives::state(key) {
+                CollectiveState::Inactive | CollectiveState::Dead => State::Inactive,
+                CollectiveState::Active => State::Active,
+                CollectiveState::Complete => State::Complete(None),
+                CollectiveState::Failed(failure) => State::Failed(Failure::Collective(failure)),
             },
         }
     }
@@ -160,6 +172,11 @@ impl PersistentRequests {
     /// Adds a continuation request.
     pub(crate) fn insert_continuations(&mut self, request: u64, group: GroupId) {
         self.add(request, None, Source::Continuations(group));
+    }
+
+    /// Adds the request of a persistent collective.
+    pub(crate) fn insert_collective(&mut self, request: u64, key: Key) {
+        self.add(request, None, Source::Collective(key));
     }
 
     /// Adds a request for a persistent epoch or operation on a window.
@@ -238,6 +255,8 @@ impl PersistentRequests {
                 let recorded = &mut self.recorded[key];
                 recorded.start(windows.on_lane(window, recorded.lane))?;
             }
+            // Started without the guard.
+            Source::Collective(_) => {}
             Source::ProcNull | Source::WindowGone => notice.state = State::Complete(None),
         }
         Ok(())
@@ -256,6 +275,11 @@ impl PersistentRequests {
         }
         match (notice.state(windows), notice.source) {
             (State::Inactive, Source::WindowGone) => Err(NotStarted::WindowGone),
+            (State::Inactive, Source::Collective(key))
+                if collectives::state(key) == CollectiveState::Dead =>
+            {
+                Err(NotStarted::Dead)
+            }
             (State::Inactive, _) => Ok(()),
             _ => Err(NotStarted::Active),
         }
@@ -281,6 +305,7 @@ impl PersistentRequests {
             (_, Source::Continuations(group)) => {
                 continuations::with(|all| all.deactivate(group));
             }
+            (_, Source::Collective(key)) => collectives::deactivate(key),
             (State::Complete(_) | State::Failed(_), _) => notice.state = State::Inactive,
             (State::Inactive | State::Active, _) => {}
         }
@@ -295,6 +320,8 @@ impl PersistentRequests {
             Source::Recorded(_, key) => {
                 self.recorded.remove(key);
             }
+            // Removed without the guard, since it may call the host.
+            Source::Collective(_) => {}
             Source::ProcNull | Source::WindowGone => {}
         }
         self.note();

@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use super::collectives;
 use super::continuations::{self, Thread, any_runnable};
 use super::pause;
 use super::process::{Guard, Host, State, enter, is_wanted, multiple, try_enter};
@@ -72,7 +73,7 @@ pub(crate) fn oversubscribed() -> bool {
     OVERSUBSCRIBED.load(Ordering::Relaxed)
 }
 
-/// One bounded sweep over every attended window. True if anything moved.
+/// One bounded sweep over every attended window and active collective. True if anything moved.
 pub(crate) fn sweep(state: &mut State) -> bool {
     sweep_some(state, true)
 }
@@ -121,7 +122,7 @@ fn sweep_some(state: &mut State, with_network: bool) -> bool {
         }
     }
     state.network.send_held();
-    any
+    any | collectives::advance_all()
 }
 
 /// Idle sweeps that a hook makes after one in which something moved.
@@ -131,10 +132,11 @@ const AT_MOST: u32 = 64;
 /// Idle sweeps left to make. Kept between calls of the hook.
 static EXPECTANT: AtomicU32 = AtomicU32::new(0);
 
-/// Whether no window is attended, no doorbell has rung and there is no network to poll.
+/// Whether no window is attended, no doorbell has rung, and there is neither an active collective
+/// nor a network to poll.
 #[inline]
 fn nothing_to_look_at() -> bool {
-    nothing_attended() && !shm::is_rung() && !any_in_use()
+    nothing_attended() && !shm::is_rung() && !any_in_use() && !collectives::any_active()
 }
 
 /// Called by hooks of the host: sweeps, unless a thread is already inside. After a sweep that moved
@@ -169,9 +171,12 @@ pub(crate) fn sweep_from_hook() -> bool {
     any
 }
 
-/// Whether some window may need progress while a call of the host blocks. Under
+/// Whether some window or collective may need progress while a call of the host blocks. Under
 /// `MPI_THREAD_MULTIPLE`, another thread may start something meanwhile.
 pub(crate) fn must_drive() -> bool {
+    if collectives::any_active() {
+        return true;
+    }
     if nothing_lives() {
         return false;
     }

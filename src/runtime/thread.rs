@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use super::collectives;
 use super::continuations::{self, Thread};
 use super::progress::{nothing_lives, oversubscribed, sweep_from_hook};
 
@@ -68,7 +69,8 @@ pub(crate) fn stop() {
     }
 }
 
-/// Wakes the thread when the first window is made, or the first continuation.
+/// Wakes the thread when the first window is made, the first continuation, or when a collective is
+/// started.
 pub(crate) fn wake() {
     if !EXISTS.load(Ordering::Acquire) {
         return;
@@ -82,7 +84,7 @@ fn drive() {
     let spins = if oversubscribed() { 0 } else { SPINS };
     let mut idle = 0;
     while !STOP.load(Ordering::Acquire) {
-        if nothing_lives() && continuations::pending() == 0 {
+        if nothing_lives() && continuations::pending() == 0 && !collectives::any_active() {
             thread::park();
         } else if sweep_from_hook() | continuations::run(Thread::Library) {
             idle = 0;

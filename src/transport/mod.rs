@@ -5,6 +5,8 @@
 mod agreement;
 pub mod am;
 mod copy;
+#[cfg_attr(not(feature = "host"), allow(dead_code))]
+pub(crate) mod crossing;
 pub mod datatype;
 pub mod guarded;
 pub mod members;

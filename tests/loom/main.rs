@@ -16,4 +16,5 @@ mod doorbell;
 mod fast_path;
 mod halo;
 mod lock;
+mod steps;
 mod tags;

@@ -308,12 +308,29 @@ fn in_world(comm: MPI_Comm, size: c_int) -> bool {
 }
 
 /// The set-up's exchange over a communicator.
-struct Carrier {
-    comm: MPI_Comm,
-    me: u32,
-    ranks: u32,
+pub(super) struct Carrier {
+    pub(super) comm: MPI_Comm,
+    pub(super) me: u32,
+    pub(super) ranks: u32,
     /// A call of the host has failed.
-    failed: bool,
+    pub(super) failed: bool,
+}
+
+impl Carrier {
+    /// That of a communicator whose processes are all of this job. `None`, in all of them: it is an
+    /// intercommunicator, or has others.
+    pub(super) fn of(comm: MPI_Comm) -> Option<Self> {
+        let (mut inter, mut me, mut size) = (0, 0, 0);
+        host_calls::comm_test_inter(comm, &mut inter);
+        host_calls::comm_rank(comm, &mut me);
+        host_calls::comm_size(comm, &mut size);
+        (inter == 0 && in_world(comm, size)).then_some(Carrier {
+            comm,
+            me: me as u32,
+            ranks: size as u32,
+            failed: false,
+        })
+    }
 }
 
 impl Bootstrap for Carrier {

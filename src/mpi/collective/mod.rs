@@ -2,6 +2,7 @@
 //!
 //! - [`calls`]: `MPI_Barrier`, `MPI_Bcast` and `MPI_Allreduce`, and which of them run on schedules.
 //! - [`communicators`]: the boards of communicators.
+//! - [`persistent`]: persistent collectives, on every host.
 //!
 //! All processes of a communicator must choose alike [CL-1]. So a choice depends on the
 //! communicator, the number of bytes and the operation, which MPI requires to be equal in all of
@@ -10,5 +11,6 @@
 
 mod calls;
 mod communicators;
+pub(crate) mod persistent;
 
 pub(crate) use communicators::{close, open};

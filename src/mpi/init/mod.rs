@@ -21,7 +21,7 @@ use crate::mpi::progress::drive;
 use crate::mpi::progress::hook;
 use crate::mpi::request;
 use crate::mpi::request::task::pause::{self, task_multiple};
-use crate::runtime::config::{self, Reach, Serve, Settings};
+use crate::runtime::config::{self, Collectives, Reach, Serve, Settings};
 use crate::runtime::process::{self, Host};
 use crate::runtime::{continuations, enter, progress, thread};
 
@@ -164,6 +164,9 @@ unsafe fn start() {
     set_up(settings, level);
     if settings.serve() != Serve::Off && !no_schedules {
         collective::open(settings.collectives());
+    }
+    if settings.serve() != Serve::Off && !sessions && settings.collectives() != Collectives::Host {
+        collective::persistent::open();
     }
     if settings.serve() != Serve::Off && needs_messages(&settings) {
         bootstrap::open_job();
@@ -387,6 +390,7 @@ fn finish() {
         return;
     }
     collective::close();
+    collective::persistent::close();
     thread::stop();
     hook::remove_and_wait();
     hook::use_comm(None);

@@ -6,7 +6,8 @@
 //! | MPICH from 4.3 | `MPIX_Async_start` | `MPIX_Stream_progress` |
 //! | MPICH before | interposed calls (`blocking`), poll functions of `MPIX_Grequest_start` | `MPI_Request_get_status` of a receive of our own |
 //!
-//! A hook is registered while windows or continuation requests exist. It runs inside calls of the
+//! A hook is registered while windows, continuation requests or persistent collectives of this
+//! library exist. It runs inside calls of the
 //! host, so it never waits and never enters the runtime twice. Under `MPI_THREAD_MULTIPLE` it does
 //! not run the host's progress either, because MPICH 5 aborts the job then. So it cannot receive
 //! messages, and a job that sends messages waits in loops of its own (`drive`). All these functions
@@ -22,6 +23,7 @@ use crate::mpi::abi::host::resolve;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
+use crate::runtime::collectives;
 use crate::runtime::continuations::{self, Thread};
 use crate::runtime::process::{is_outside, multiple};
 use crate::runtime::progress;
@@ -128,7 +130,7 @@ const ON: u8 = 1;
 const LEAVING: u8 = 2;
 static HOOK: AtomicU8 = AtomicU8::new(OFF);
 
-/// Registers the hook: the first window exists, or a continuation request.
+/// Registers the hook: the first window exists, a continuation request or a persistent collective.
 pub(crate) fn turn_on() {
     let optional = optional();
     if let Some(register) = optional.opal_register {
@@ -150,10 +152,10 @@ pub(crate) fn turn_on() {
     }
 }
 
-/// Removes the hook, unless there are continuation requests: no window exists. An async hook leaves
-/// at its next call.
+/// Removes the hook, unless there are continuation requests or persistent collectives: no window
+/// exists. An async hook leaves at its next call.
 pub(crate) fn turn_off() {
-    if !continuations::any_groups() {
+    if !continuations::any_groups() && !collectives::any_alive() {
         remove();
     }
 }

@@ -10,6 +10,7 @@ use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::progress::drive;
 use crate::mpi::progress::hook;
+use crate::runtime::collectives::any_active;
 use crate::runtime::continuations::{self, Thread};
 use crate::runtime::pause;
 use crate::runtime::progress::{may_be_contacted, must_drive, nothing_lives, sweep_from_hook};
@@ -25,9 +26,9 @@ pub(crate) fn drives_wait_all() -> bool {
         || pause::in_task()
 }
 
-/// Whether tests sweep: the host has no hook, and there are windows.
+/// Whether tests sweep: the host has no hook, and there are windows or active collectives.
 pub(crate) fn tests_sweep() -> bool {
-    drive::collectives() && !nothing_lives()
+    drive::collectives() && (!nothing_lives() || any_active())
 }
 
 /// Whether `MPI_Testall` may meet generalized requests of ours, for which it needs

@@ -1,5 +1,6 @@
 //! Persistent requests of ours, in every call of MPI that takes requests: those for tagged
-//! notifications, those of persistent epochs and operations, and continuation requests.
+//! notifications, those of persistent epochs and operations, those of persistent collectives, and
+//! continuation requests.
 //!
 //! The application holds a token: a persistent receive from `MPI_PROC_NULL` that is never started.
 //! So its handle can be stored, compared and converted like any other, but this library makes the
@@ -10,6 +11,7 @@
 //! So completing a request takes no call of the host, and a wait for one alone costs a table
 //! lookup.
 
+pub(crate) mod collective;
 #[cfg(mpi_status_lists)]
 pub(crate) mod get_status;
 mod recorded;
@@ -29,6 +31,7 @@ use crate::mpi::progress::drive;
 use crate::mpi::request;
 use crate::mpi::request::continuation;
 use crate::mpi::request::direct::wait_for_request;
+use crate::runtime::collectives;
 use crate::runtime::continuations::{self, GroupId, GroupState, Properties};
 use crate::runtime::persistent::{self, Failure, NotStarted, Source, State, state_after_look};
 use crate::runtime::process;
@@ -85,6 +88,7 @@ fn active_in(runtime: &mut process::State, request: MPI_Request) -> Option<State
 }
 
 fn is_complete(request: MPI_Request) -> bool {
+    collective::test_at_host(request);
     !matches!(active(request), Some(State::Active))
 }
 
@@ -113,6 +117,7 @@ fn fault_of(failure: Failure) -> Fault {
     match failure {
         Failure::Window(why) => Fault::broken(why),
         Failure::NotAttached => Fault::unattached(),
+        Failure::Collective(failure) => Fault::new(failure.class, failure.text),
         Failure::Continuation(code) => {
             let mut class = MPI_ERR_OTHER;
             host_calls::error_class(code, &mut class);
@@ -124,10 +129,20 @@ fn fault_of(failure: Failure) -> Fault {
 
 /// As [`finish`], for a call that completes one request; returns the call's code.
 fn finish_one(call: &'static str, request: MPI_Request, status: Status<'_>) -> c_int {
-    let window = enter().persistent.window_of(request.key());
+    let place = place_of(request);
     let Err(fault) = finish(request, status) else { return MPI_SUCCESS };
-    let place = window.map_or(Place::World, |window| Place::Window(MPI_Win::of(window.0)));
     raise(call, place, fault)
+}
+
+/// Where errors of a request are raised.
+fn place_of(request: MPI_Request) -> Place {
+    let guard = enter();
+    if let Some(Source::Collective(key)) = guard.persistent.source(request.key()) {
+        let comm = collectives::comm_of(key);
+        return comm.map_or(Place::World, |comm| Place::Communicator(MPI_Comm::of(comm)));
+    }
+    let window = guard.persistent.window_of(request.key());
+    window.map_or(Place::World, |window| Place::Window(MPI_Win::of(window.0)))
 }
 
 /// Raises the error of a call that completes several requests when one of them has failed.
@@ -158,6 +173,11 @@ fn wait_for(request: MPI_Request) {
             continuation::wait(group);
             return;
         }
+        Some(Source::Collective(key)) => {
+            drop(guard);
+            collective::wait_for(key);
+            return;
+        }
         Some(Source::ProcNull | Source::WindowGone) | None => return,
     };
     let mut focused = FocusedPoll::default();
@@ -180,6 +200,10 @@ pub(crate) fn wait(request: Option<&Cell<MPI_Request>>, status: Status<'_>) -> O
         Source::Continuations(group) => {
             drop(guard);
             return wait_for_continuations(group, ours, status);
+        }
+        Source::Collective(key) => {
+            drop(guard);
+            return collective::wait(key, ours, status);
         }
         // Complete, if it is active.
         Source::ProcNull | Source::WindowGone => {
@@ -512,7 +536,7 @@ pub(crate) fn wait_some(
 /// Reports that a request of ours cannot be started.
 #[cold]
 fn refuse(call: &'static str, request: MPI_Request, reason: NotStarted) -> c_int {
-    let window = enter().persistent.window_of(request.key());
+    let place = place_of(request);
     let fault = match reason {
         NotStarted::Active => Fault::new(MPI_ERR_REQUEST, "the request is active already"),
         NotStarted::WindowGone => {
@@ -525,11 +549,11 @@ fn refuse(call: &'static str, request: MPI_Request, reason: NotStarted) -> c_int
         NotStarted::Sync(error) => error.into(),
         NotStarted::NotLearned(target) => Fault::not_learned(target),
         NotStarted::NotInPattern(target) => Fault::not_in_pattern(target),
+        NotStarted::Dead => {
+            Fault::new(MPI_ERR_REQUEST, "the collective has failed, and cannot be started again")
+        }
     };
-    let place = match (reason, window) {
-        (NotStarted::WindowGone, _) | (_, None) => Place::World,
-        (_, Some(window)) => Place::Window(MPI_Win::of(window.0)),
-    };
+    let place = if reason == NotStarted::WindowGone { Place::World } else { place };
     raise(call, place, fault)
 }
 
@@ -559,6 +583,10 @@ fn start_list(call: &'static str, list: &[Cell<MPI_Request>]) -> Option<c_int> {
             let source = runtime.persistent.source(request.key());
             let started = if let Some(Source::Recorded(window, key)) = source {
                 recorded::start(guard, (window, key))
+            } else if let Some(Source::Collective(key)) = source {
+                drop(guard);
+                collectives::start(key);
+                Ok(())
             } else {
                 let started = runtime.persistent.start(&mut runtime.windows, request.key());
                 if let Some(Source::Window(window, _)) = source {
@@ -602,6 +630,13 @@ pub(crate) fn start(request: Option<&Cell<MPI_Request>>) -> Option<c_int> {
             }
             return Some(refuse(CALL, ours, NotStarted::Active));
         }
+        Source::Collective(key) => {
+            drop(guard);
+            if collectives::start(key) {
+                return Some(MPI_SUCCESS);
+            }
+            return start_list(CALL, std::slice::from_ref(request));
+        }
         Source::ProcNull | Source::WindowGone => {
             drop(guard);
             return start_list(CALL, std::slice::from_ref(request));
@@ -623,15 +658,26 @@ pub(crate) fn start_all(requests: Option<&[Cell<MPI_Request>]>) -> Option<c_int>
     start_list("MPI_Startall", requests?)
 }
 
-/// `MPI_Request_free`: an active one still takes the notifications that it waits for.
+/// `MPI_Request_free`: an active one still takes the notifications that it waits for. An active
+/// persistent collective is refused.
 pub(crate) fn free(request: Option<&Cell<MPI_Request>>) -> Option<c_int> {
     let request = request?;
     let mut guard = enter();
     let runtime = &mut *guard;
+    let source = runtime.persistent.source(request.get().key())?;
+    if let Source::Collective(key) = source
+        && let Err(fault) = collective::may_free(key)
+    {
+        drop(guard);
+        return Some(raise("MPI_Request_free", place_of(request.get()), fault));
+    }
     if !runtime.persistent.remove(&mut runtime.windows, request.get().key()) {
         return None;
     }
     drop(guard);
+    if let Source::Collective(key) = source {
+        collective::freed(key);
+    }
     Some(host_calls::request_free(request))
 }
 

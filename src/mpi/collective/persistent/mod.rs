@@ -1,0 +1,176 @@
+//! Persistent collectives (MPI-4.1 6.13): `MPI_Barrier_init` and its kin, and their `MPIX_` names
+//! for hosts that lack them [CL-4].
+//!
+//! - [`calls`]: the exported names.
+//! - [`host_form`], [`kept`], [`at_host`]: the host's calls, and their arguments.
+//! - [`barrier`], [`movement`]: schedules of this library. [`moves`]: what each call moves.
+//!
+//! The host's own call comes first, if it has one: it checks the arguments, and the request that it
+//! makes is freed. Then the processes of the communicator agree whether this library serves the
+//! collective ([`serve`]). If not, each start makes the host's nonblocking call ([`at_host`]).
+
+mod at_host;
+mod barrier;
+mod calls;
+mod host_form;
+mod kept;
+mod movement;
+mod moves;
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::communicators::Carrier;
+use crate::mpi::abi::argument::Out;
+use crate::mpi::abi::error::{Fault, Place, raise};
+use crate::mpi::abi::host_calls;
+use crate::mpi::abi::sys::*;
+use crate::mpi::request::persistent::collective::make;
+use crate::runtime::collectives::{self, PersistentCollective};
+use crate::transport::shm::Scratch;
+
+/// Whether persistent collectives may be served by this library.
+static OPEN: AtomicBool = AtomicBool::new(false);
+
+/// Lets this library serve persistent collectives. All processes of the job call it, or none.
+pub(crate) fn open() {
+    OPEN.store(true, Ordering::Release);
+}
+
+/// Ends all persistent collectives. Call it before MPI is finalized.
+pub(crate) fn close() {
+    OPEN.store(false, Ordering::Release);
+    collectives::clear();
+    let mut key = KEY.swap(0, Ordering::Relaxed).wrapping_sub(1) as c_int;
+    if key != -1 {
+        host_calls::comm_free_keyval(&mut key);
+    }
+}
+
+/// Why this library does not serve a collective, the same in all processes of the communicator.
+pub(super) enum NotServed {
+    /// The host serves it.
+    LeftToHost(&'static str),
+    /// The processes' calls do not match.
+    Refused(Fault),
+}
+
+/// Serves a call that makes a persistent collective of `comm`.
+///
+/// `check` makes the host's call, if it has it, for its checks of the arguments. `set_up` is
+/// collective, and has the same outcome in all processes: a collective of this library, or the
+/// reason why there is none. It is not called if the host refuses the arguments, for
+/// intercommunicators, or if the communicator has processes of other jobs, which may have other
+/// settings. Then, and if it is left to the host, each start calls what `at_host` returns.
+///
+/// # Safety
+/// `request` is as MPI says of the call.
+pub(super) unsafe fn serve(
+    call: &'static str,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+    check: impl FnOnce(*mut MPI_Request) -> c_int,
+    set_up: impl FnOnce(&mut Carrier) -> Result<Box<dyn PersistentCollective>, NotServed>,
+    at_host: impl FnOnce() -> at_host::Start,
+) -> c_int {
+    if request.is_null() {
+        let fault = Fault::new(MPI_ERR_ARG, "request is NULL");
+        return raise(call, Place::World, fault);
+    }
+    let checked = Cell::new(MPI_REQUEST_NULL);
+    let code = check(checked.as_ptr());
+    if code != MPI_SUCCESS {
+        return code;
+    }
+    if checked.get() != MPI_REQUEST_NULL {
+        host_calls::request_free(&checked);
+    }
+    let mut outcome = Err(NotServed::LeftToHost(""));
+    if let Some(mut carrier) = OPEN.load(Ordering::Acquire).then(|| Carrier::of(comm)).flatten() {
+        outcome = set_up(&mut carrier);
+        if let Err(NotServed::LeftToHost(reason)) = outcome {
+            note_left(call, reason, carrier.me);
+        }
+    }
+    if let Err(NotServed::LeftToHost(_)) = outcome {
+        outcome = at_host::set_up(comm, at_host());
+    }
+    let none_made = Fault::new(MPI_ERR_INTERN, "the host could not make a persistent request");
+    let fault = match outcome {
+        Ok(collective) => {
+            watch(comm);
+            // SAFETY: the application's place for a request.
+            match make(comm, collective, unsafe { Out::new(request) }) {
+                Some(()) => return MPI_SUCCESS,
+                None => none_made,
+            }
+        }
+        Err(NotServed::Refused(fault)) => fault,
+        Err(NotServed::LeftToHost(_)) => none_made,
+    };
+    raise(call, Place::Communicator(comm), fault)
+}
+
+/// Memory that the processes share, of zeroed words. Collective.
+pub(super) fn scratch(carrier: &mut Carrier, words: usize) -> Result<Scratch, NotServed> {
+    let made = Scratch::new(carrier, words);
+    let made =
+        made.inspect_err(|reason| log::debug!("no shared memory for a collective: {reason}"));
+    made.ok()
+        .filter(|_| !carrier.failed)
+        .ok_or(NotServed::LeftToHost("the processes are not on one node, or share no memory"))
+}
+
+/// Logs once for each reason, in rank 0 of the communicator, that the host serves a collective.
+fn note_left(call: &'static str, reason: &'static str, me: u32) {
+    static NOTED: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+    let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if me == 0 && !noted.contains(&reason) {
+        noted.push(reason);
+        log::info!("{call}: left to the host: {reason}");
+    }
+}
+
+/// The keyval plus one of an attribute that tells when a communicator ends; 0 while there is none.
+static KEY: AtomicI64 = AtomicI64::new(0);
+
+/// Has [`on_delete`] called when the communicator is freed.
+fn watch(comm: MPI_Comm) {
+    if KEY.load(Ordering::Relaxed) == 0 {
+        let mut key = MPI_KEYVAL_INVALID;
+        // SAFETY: the callbacks live as long as the library, and the place is ours.
+        let code = unsafe {
+            PMPI_Comm_create_keyval(Some(copy_none), Some(on_delete), &raw mut key, null_mut())
+        };
+        if code != MPI_SUCCESS {
+            return;
+        }
+        KEY.store(i64::from(key) + 1, Ordering::Relaxed);
+    }
+    let key = KEY.load(Ordering::Relaxed).wrapping_sub(1) as c_int;
+    // SAFETY: the communicator is valid, since the host has just served it; the keyval is ours.
+    unsafe { PMPI_Comm_set_attr(comm, key, null_mut()) };
+}
+
+/// A duplicate gets no attribute. (Open MPI wants a function.)
+unsafe extern "C" fn copy_none(
+    _: MPI_Comm,
+    _: c_int,
+    _: *mut c_void,
+    _: *mut c_void,
+    _: *mut c_void,
+    flag: *mut c_int,
+) -> c_int {
+    // SAFETY: the host passes a place for the flag.
+    unsafe { flag.write(0) };
+    MPI_SUCCESS
+}
+
+/// Called by the host when a communicator ends. Its collectives go on.
+unsafe extern "C" fn on_delete(comm: MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
+    collectives::forget_comm(comm.key());
+    MPI_SUCCESS
+}

@@ -1,0 +1,326 @@
+//! Schedules of this library: contents in steps, over rings of slots that the processes share
+//! [CL-5].
+//!
+//! What a call moves is a [`Movement`]: for each process, the bytes that this process sends to it,
+//! and those that it receives from it, which it stores or reduces. [`set_up`] exchanges the
+//! lengths, so all processes see whether they match, and all choose alike.
+
+use std::ffi::c_void;
+use std::ops::Range;
+
+use super::{NotServed, scratch};
+use crate::collective::steps::{INLINE, Mover, Pieces, Plan, Rings, Turn};
+use crate::mpi::abi::error::Fault;
+use crate::mpi::abi::sys::*;
+use crate::mpi::collective::communicators::Carrier;
+use crate::mpi::datatype::{self, is_defined, predefined, reduction_of};
+use crate::mpi::progress::drive;
+use crate::runtime::collectives::{Advance, PersistentCollective};
+use crate::sync::AtomicU64;
+use crate::transport::copy;
+use crate::transport::crossing::{copy_in, copy_out};
+use crate::transport::datatype::Combine;
+use crate::transport::datatype::element::reduction;
+use crate::transport::shm::Scratch;
+
+/// Most processes of a communicator that has schedules. Each reads what all others publish.
+const RANKS_MAX: u32 = 64;
+/// Most bytes of a slot: pieces for all others together. Eight slots of two processes still fit
+/// into a second-level cache.
+const SLOT_MAX: usize = 16 * 1024;
+/// Pieces are multiples of a cache line, and so of every element.
+const LINE: usize = 64;
+
+/// A part of a buffer of the application.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) at: *mut u8,
+    pub(super) bytes: usize,
+}
+
+impl Part {
+    pub(super) const NONE: Part = Part { at: std::ptr::null_mut(), bytes: 0 };
+}
+
+/// What one process does in a collective.
+pub(super) struct Movement {
+    /// A code of the call and its root, which all processes compare.
+    pub(super) call: u64,
+    /// What goes to each process. If `is_same`, all that get anything get the same.
+    pub(super) sends: Vec<Part>,
+    pub(super) is_same: bool,
+    /// What comes from each process, this one included, and where it is stored or reduced to.
+    pub(super) receives: Vec<Part>,
+    /// What is received is reduced, in the order of ranks, to the place of the first.
+    pub(super) combine: Option<Combine>,
+    /// The result takes the place of contributions.
+    pub(super) in_place: bool,
+}
+
+/// An element that can be moved as bytes: its size. `None`: it is derived or has padding.
+pub(super) fn dense(datatype: MPI_Datatype) -> Option<usize> {
+    let known = predefined(datatype).filter(|known| known.is_dense())?;
+    Some(usize::from(known.size)).filter(|size| LINE.is_multiple_of(*size))
+}
+
+/// How elements are reduced. `None`: by a function of the application, or MPI does not define it.
+pub(super) fn combine(datatype: MPI_Datatype, op: MPI_Op) -> Option<Combine> {
+    let known = predefined(datatype).filter(|known| known.is_dense())?;
+    let op = reduction_of(op).filter(|op| {
+        ![reduction::REPLACE, reduction::NO_OP].contains(op)
+            && is_defined(*op, known)
+            && known.supports(*op)
+    })?;
+    dense(datatype)?;
+    let foreign = datatype::reduce;
+    Some(Combine { element: known.element, reduction: op, extent: known.extent, foreign })
+}
+
+/// Elements of a buffer, from the `from`-th on.
+pub(super) fn part(buffer: *const c_void, size: usize, from: i64, count: i64) -> Option<Part> {
+    let bytes = usize::try_from(count).ok()?.checked_mul(size)?;
+    if bytes == 0 {
+        return Some(Part::NONE);
+    }
+    // At MPI_BOTTOM, only derived datatypes have data.
+    let at = (!buffer.is_null()).then_some(buffer)?;
+    let skipped = isize::try_from(from).ok()?.checked_mul(size as isize)?;
+    Some(Part { at: at.cast_mut().cast::<u8>().wrapping_offset(skipped), bytes })
+}
+
+/// What a process tells the others: whether it can, the call, the reduction, then the bytes to each
+/// and from each.
+const HEAD: usize = 3;
+
+/// Lengths and terms of all processes.
+struct Exchanged {
+    words: Vec<u64>,
+    ranks: usize,
+}
+
+impl Exchanged {
+    fn of(carrier: &mut Carrier, movement: Option<&Movement>) -> Option<Self> {
+        let ranks = carrier.ranks as usize;
+        let mut mine = vec![0u64; HEAD + 2 * ranks];
+        if let Some(movement) = movement {
+            let code = movement.combine.map_or(0, |combine| {
+                1 + u64::from(combine.element.0) + (u64::from(combine.reduction.0) << 8)
+            });
+            mine[..HEAD].copy_from_slice(&[1, movement.call, code]);
+            for at in 0..ranks {
+                mine[HEAD + at] = movement.sends[at].bytes as u64;
+                mine[HEAD + ranks + at] = movement.receives[at].bytes as u64;
+            }
+        }
+        let mut all = vec![0u64; mine.len() * ranks];
+        let (sent, room) = (bytes_of(&mut mine), bytes_of(&mut all));
+        // SAFETY: the communicator is live, since the application has just called with it, and
+        // there is room for as much of each process.
+        let code = unsafe { drive::allgather(carrier.comm, sent, room) };
+        (code == MPI_SUCCESS).then_some(Exchanged { words: all, ranks })
+    }
+
+    fn of_rank(&self, rank: usize) -> &[u64] {
+        let length = HEAD + 2 * self.ranks;
+        &self.words[rank * length..][..length]
+    }
+
+    fn sent(&self, from: usize, to: usize) -> usize {
+        self.of_rank(from)[HEAD + to] as usize
+    }
+
+    fn received(&self, from: usize, to: usize) -> usize {
+        self.of_rank(to)[HEAD + self.ranks + from] as usize
+    }
+
+    /// All pairs of processes.
+    fn pairs(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let ranks = self.ranks;
+        (0..ranks * ranks).map(move |at| (at / ranks, at % ranks))
+    }
+
+    /// Whether all processes can, and their calls match. The same in all of them.
+    fn agree(&self) -> Result<(), NotServed> {
+        let refused = |class, text| Err(NotServed::Refused(Fault::new(class, text)));
+        let heads = || (0..self.ranks).map(|rank| self.of_rank(rank));
+        if heads().any(|head| head[0] == 0) {
+            return Err(NotServed::LeftToHost(
+                "a datatype is derived or has padding, or an operation is not predefined",
+            ));
+        }
+        if heads().any(|head| head[1] != self.of_rank(0)[1]) {
+            return refused(MPI_ERR_ROOT, "the processes call with different roots");
+        }
+        if heads().any(|head| head[2] != self.of_rank(0)[2]) {
+            return refused(
+                MPI_ERR_OP,
+                "the processes call with different operations or datatypes",
+            );
+        }
+        if self.pairs().any(|(from, to)| self.sent(from, to) != self.received(from, to)) {
+            return refused(MPI_ERR_TRUNCATE, "a process sends more or less than another receives");
+        }
+        Ok(())
+    }
+}
+
+fn bytes_of(words: &mut [u64]) -> &mut [u8] {
+    // SAFETY: the bytes of these words, which are valid as bytes and need no alignment.
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
+}
+
+/// Sets up a collective. `movement` is `None` if this process cannot. Collective.
+pub(super) fn set_up(
+    carrier: &mut Carrier,
+    movement: Option<Movement>,
+) -> Result<Box<dyn PersistentCollective>, NotServed> {
+    if carrier.ranks > RANKS_MAX {
+        return Err(NotServed::LeftToHost("the communicator has more than 64 processes"));
+    }
+    let exchanged = Exchanged::of(carrier, movement.as_ref());
+    let Some(exchanged) = exchanged else {
+        return Err(NotServed::LeftToHost("the host could not exchange the arguments"));
+    };
+    exchanged.agree()?;
+    let movement = movement.expect("all processes have one");
+    let me = carrier.me as usize;
+    // All processes have the same layout of slots and the same number of steps.
+    let most = |pairs: &mut dyn Iterator<Item = (usize, usize)>| {
+        pairs.map(|(from, to)| exchanged.sent(from, to)).max().unwrap_or(0)
+    };
+    let own_most = most(&mut (0..exchanged.ranks).map(|rank| (rank, rank)));
+    let mut longest = most(&mut exchanged.pairs().filter(|(from, to)| from != to));
+    if movement.combine.is_some() {
+        longest = longest.max(own_most);
+    }
+    let parts = if movement.is_same { 1 } else { exchanged.ranks };
+    let mut piece = longest;
+    if parts * longest > INLINE {
+        let room = (SLOT_MAX / parts).max(LINE) / LINE * LINE;
+        piece = longest.next_multiple_of(LINE).min(room);
+    }
+    let piece = piece.max(1);
+    let steps = longest.div_ceil(piece).max(usize::from(own_most > 0)) as u32;
+    let pieces = |bytes| Pieces { total: bytes, piece };
+    let synchronizes = exchanged
+        .pairs()
+        .filter(|(from, to)| from != to)
+        .all(|(from, to)| pieces(exchanged.sent(from, to)).steps() == steps);
+    let readers = (0..exchanged.ranks)
+        .filter(|to| *to != me && exchanged.sent(me, *to) > 0)
+        .map(|to| to as u32)
+        .collect();
+    let sent = (0..exchanged.ranks).filter(|to| *to != me).map(|to| exchanged.sent(me, to)).max();
+    // Without a reduction, the own part comes first: it is there already.
+    let first = if movement.combine.is_some() { 0 } else { me };
+    let own_piece =
+        exchanged.sent(me, me).div_ceil(steps.max(1) as usize).next_multiple_of(LINE).max(1);
+    let takes: Vec<(u32, Pieces)> = (0..exchanged.ranks)
+        .map(|at| (first + at) % exchanged.ranks)
+        .filter(|from| movement.receives[*from].bytes > 0)
+        .map(|from| {
+            let bytes = movement.receives[from].bytes;
+            // What is reduced must be cut alike.
+            let is_own = from == me && movement.combine.is_none();
+            let piece = if is_own { own_piece } else { piece };
+            (from as u32, Pieces { total: bytes, piece })
+        })
+        .collect();
+    let publishes = pieces(sent.unwrap_or(0));
+    let plan = Plan { steps, publishes, takes, readers, synchronizes };
+    let rings = Rings::new(carrier.me, carrier.ranks, parts * piece);
+    let scratch = scratch(carrier, rings.words())?;
+    let sum = if movement.in_place && movement.combine.is_some() {
+        vec![0u128; piece.div_ceil(size_of::<u128>())]
+    } else {
+        Vec::new()
+    };
+    Ok(Box::new(Schedule { scratch, rings, plan, moves: Moves { movement, me, piece, sum } }))
+}
+
+struct Schedule {
+    scratch: Scratch,
+    rings: Rings,
+    plan: Plan,
+    moves: Moves,
+}
+
+impl PersistentCollective for Schedule {
+    fn start(&mut self) -> Advance {
+        self.rings.start(&self.plan);
+        self.advance()
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Advance {
+        let (complete, moved) =
+            self.rings.advance(&self.plan, self.scratch.words(), &mut self.moves);
+        if complete { Advance::Complete } else { Advance::Pending { moved } }
+    }
+}
+
+struct Moves {
+    movement: Movement,
+    me: usize,
+    /// Bytes of a piece, and between the pieces for two processes in a slot.
+    piece: usize,
+    /// The sum of a piece, if it cannot be built in its place: aligned for every element.
+    sum: Vec<u128>,
+}
+
+// SAFETY: the application's buffers, which belong to the library while the collective is active;
+// any thread may use them then.
+unsafe impl Send for Moves {}
+
+/// The bytes of a slot, from one on.
+fn place(slot: &[AtomicU64], at: usize) -> *mut u8 {
+    slot.as_ptr().cast::<u8>().cast_mut().wrapping_add(at)
+}
+
+impl Mover for Moves {
+    fn publish(&mut self, step: u32, slot: &[AtomicU64]) {
+        let sends = self.movement.sends.iter().enumerate();
+        for (to, part) in sends.filter(|(to, part)| *to != self.me && part.bytes > 0) {
+            let Some(range) = (Pieces { total: part.bytes, piece: self.piece }).of(step) else {
+                continue;
+            };
+            let at = if self.movement.is_same { 0 } else { to * self.piece };
+            // SAFETY: the range lies in the application's buffer, which belongs to the library now;
+            // the slot has room for the piece of each process, and nobody reads it now.
+            unsafe { copy_out(part.at.add(range.start), place(slot, at), range.len()) };
+            if self.movement.is_same {
+                return;
+            }
+        }
+    }
+
+    fn take(&mut self, from: u32, range: Range<usize>, turn: Turn, slot: Option<&[AtomicU64]>) {
+        let (from, bytes) = (from as usize, range.len());
+        let to = self.movement.receives[from].at.wrapping_add(range.start);
+        let source = match slot {
+            Some(slot) => place(slot, if self.movement.is_same { 0 } else { self.me * self.piece }),
+            None => self.movement.sends[self.me].at.wrapping_add(range.start),
+        };
+        // SAFETY: all ranges lie in the application's buffers, which belong to the library now, or
+        // in a slot that has been published; the sum has room for a piece. The result is written
+        // where nothing is read any more, or in the sum.
+        unsafe {
+            let Some(combine) = self.movement.combine else {
+                return match slot {
+                    Some(_) => copy_in(source, to, bytes),
+                    None if source == to => {}
+                    None => copy(source, to, bytes),
+                };
+            };
+            let sum = if self.sum.is_empty() { to } else { self.sum.as_mut_ptr().cast() };
+            if turn.is_first {
+                copy_in(source, sum, bytes);
+            } else {
+                combine.apply(source, sum, bytes);
+            }
+            if turn.is_last && sum != to {
+                copy_in(sum, to, bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,659 @@
+/*
+ * Persistent collectives [CL-4], [CL-5]: every call, with many lengths, in place, with derived
+ * datatypes and operations of the program, restarted with other contents, in arrays with other
+ * requests, and with wrong arguments.
+ *
+ *   persistent_collectives [calls | lengths | mixed | lifetimes | errors | threads | host]
+ *
+ * "host": MPIX_RMA_COLLECTIVES=host, so checks of what only this library says are left out.
+ */
+#include "check.h"
+#include <pthread.h>
+
+enum { RESTARTS = 1000, FEW = 5, THREADS = 3 };
+
+static MPI_Comm comm; /* that of the checks */
+static int rank, size, is_host;
+
+static void use(MPI_Comm next)
+{
+    comm = next;
+    MPI(MPI_Comm_rank(comm, &rank));
+    MPI(MPI_Comm_size(comm, &size));
+}
+
+static void run(MPI_Request *request)
+{
+    MPI(MPI_Start(request));
+    MPI(MPI_Wait(request, MPI_STATUS_IGNORE));
+}
+
+/* The item `at` that process `from` has for process `to` in the i-th start. */
+static int item(int i, int from, int to, int at)
+{
+    return i * 1009 + from * 101 + to * 31 + at * 7 + 1;
+}
+
+static int *ints(int n)
+{
+    int *all = malloc((n + 1) * sizeof *all);
+    REQUIRE(all);
+    for (int i = 0; i <= n; i++)
+        all[i] = -1;
+    return all;
+}
+
+/* Sum over processes 0..upto-1 of their items for `to`. */
+static int sum(int i, int upto, int to, int at)
+{
+    int all = 0;
+    for (int r = 0; r < upto; r++)
+        all += item(i, r, to, at);
+    return all;
+}
+
+#define SAME(got, wanted, what)                                                                    \
+    do {                                                                                           \
+        int got_ = (got), wanted_ = (wanted);                                                      \
+        EXPECT(got_ == wanted_, "%s of %d, start %d, item %d: %d instead of %d", what, n, i, at,   \
+               got_, wanted_);                                                                     \
+    } while (0)
+
+/* Broadcast and reductions of n ints, `times` starts each. */
+static void reductions(int n, int times, int in_place)
+{
+    int root = size - 1, *in = ints(n * size), *out = ints(n * size);
+    MPI_Request bcast, reduce, allreduce, scan, exscan, block, scatter;
+    int *counts = ints(size), mine = rank % 2 ? n / 2 : n, before = 0, total = 0;
+    for (int r = 0; r < size; r++) {
+        counts[r] = r % 2 ? n / 2 : n;
+        before += r < rank ? counts[r] : 0;
+        total += counts[r];
+    }
+    const void *from = in_place ? MPI_IN_PLACE : in;
+    int *source = in_place ? out : in;
+    MPI(MPIX_Bcast_init(out, n, MPI_INT, root, comm, MPI_INFO_NULL, &bcast));
+    MPI(MPIX_Reduce_init(in_place && rank != root ? out : from, out, n, MPI_INT, MPI_SUM, root,
+                         comm, MPI_INFO_NULL, &reduce));
+    MPI(MPIX_Allreduce_init(from, out, n, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &allreduce));
+    MPI(MPIX_Scan_init(from, out, n, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &scan));
+    MPI(MPIX_Exscan_init(from, out, n, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &exscan));
+    MPI(MPIX_Reduce_scatter_block_init(from, out, n, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL,
+                                       &block));
+    MPI(MPIX_Reduce_scatter_init(from, out, counts, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL,
+                                 &scatter));
+    for (int i = 0; i < times; i++) {
+        for (int at = 0; at < n; at++)
+            out[at] = rank == root ? item(i, root, 0, at) : -1;
+        out[n] = -1;
+        run(&bcast);
+        for (int at = 0; at < n; at++)
+            SAME(out[at], item(i, root, 0, at), "bcast");
+        EXPECT(out[n] == -1, "bcast has written behind its buffer");
+
+#define FILL                                                                                       \
+    for (int at = 0; at < n; at++) {                                                               \
+        out[at] = -1;                                                                              \
+        source[at] = item(i, rank, 0, at);                                                         \
+    }
+        FILL run(&reduce);
+        for (int at = 0; at < n && rank == root; at++)
+            SAME(out[at], sum(i, size, 0, at), "reduce");
+        FILL run(&allreduce);
+        for (int at = 0; at < n; at++)
+            SAME(out[at], sum(i, size, 0, at), "allreduce");
+        for (int at = 0; at < n && !in_place; at++)
+            SAME(in[at], item(i, rank, 0, at), "send buffer");
+        FILL run(&scan);
+        for (int at = 0; at < n; at++)
+            SAME(out[at], sum(i, rank + 1, 0, at), "scan");
+        FILL run(&exscan);
+        for (int at = 0; at < n && rank > 0; at++)
+            SAME(out[at], sum(i, rank, 0, at), "exscan");
+        for (int at = 0; at < n * size; at++)
+            source[at] = item(i, rank, 0, at);
+        run(&block);
+        for (int at = 0; at < n; at++)
+            SAME(out[at], sum(i, size, 0, rank * n + at), "reduce_scatter_block");
+        for (int at = 0; at < total; at++)
+            source[at] = item(i, rank, 0, at);
+        run(&scatter);
+        for (int at = 0; at < mine; at++)
+            SAME(out[at], sum(i, size, 0, before + at), "reduce_scatter");
+    }
+    MPI_Request *all[] = {&bcast, &reduce, &allreduce, &scan, &exscan, &block, &scatter};
+    for (unsigned k = 0; k < sizeof all / sizeof *all; k++)
+        MPI(MPI_Request_free(all[k]));
+    free(in), free(out), free(counts);
+}
+
+/* The calls that move data. Process r has r % 3 fewer items in those with lists. */
+static void movements(int n, int times, int in_place)
+{
+    int root = 0, *in = ints(n * size), *out = ints(n * size);
+    int *counts = ints(size), *places = ints(size), *bytes = ints(size);
+    MPI_Datatype *types = malloc(size * sizeof *types);
+    REQUIRE(types);
+    for (int r = 0; r < size; r++) {
+        counts[r] = n > r % 3 ? n - r % 3 : 0;
+        places[r] = (size - 1 - r) * n;
+        bytes[r] = places[r] * (int)sizeof(int);
+        types[r] = MPI_INT;
+    }
+    int mine = counts[rank];
+    /* To each other, processes send what the one with fewer has. */
+    int *pairs = ints(size);
+    for (int r = 0; r < size; r++)
+        pairs[r] = counts[r] < mine ? counts[r] : mine;
+    enum { GATHER, GATHERV, SCATTER, SCATTERV, ALLGATHER, ALLGATHERV, ALLTOALL, ALLTOALLV,
+           ALLTOALLW, CALLS };
+    MPI_Request request[CALLS];
+    const void *own = in_place ? MPI_IN_PLACE : in;
+    int is_root = rank == root;
+    MPI(MPIX_Gather_init(is_root ? own : in, n, MPI_INT, out, n, MPI_INT, root, comm, MPI_INFO_NULL,
+                         &request[GATHER]));
+    MPI(MPIX_Gatherv_init(is_root ? own : in, mine, MPI_INT, out, is_root ? counts : NULL,
+                          is_root ? places : NULL, MPI_INT, root, comm, MPI_INFO_NULL,
+                          &request[GATHERV]));
+    void *to = in_place && is_root ? MPI_IN_PLACE : out;
+    MPI(MPIX_Scatter_init(in, n, MPI_INT, to, n, MPI_INT, root, comm, MPI_INFO_NULL,
+                          &request[SCATTER]));
+    MPI(MPIX_Scatterv_init(in, is_root ? counts : NULL, is_root ? places : NULL, MPI_INT, to, mine,
+                           MPI_INT, root, comm, MPI_INFO_NULL, &request[SCATTERV]));
+    MPI(MPIX_Allgather_init(own, n, MPI_INT, out, n, MPI_INT, comm, MPI_INFO_NULL,
+                            &request[ALLGATHER]));
+    MPI(MPIX_Allgatherv_init(own, mine, MPI_INT, out, counts, places, MPI_INT, comm, MPI_INFO_NULL,
+                             &request[ALLGATHERV]));
+    MPI(MPIX_Alltoall_init(own, n, MPI_INT, out, n, MPI_INT, comm, MPI_INFO_NULL,
+                           &request[ALLTOALL]));
+    MPI(MPIX_Alltoallv_init(own, pairs, places, MPI_INT, out, pairs, places, MPI_INT, comm,
+                            MPI_INFO_NULL, &request[ALLTOALLV]));
+    MPI(MPIX_Alltoallw_init(own, pairs, bytes, types, out, pairs, bytes, types, comm, MPI_INFO_NULL,
+                            &request[ALLTOALLW]));
+    for (int i = 0; i < times; i++)
+        for (int call = 0; call < CALLS; call++) {
+            static const char *const names[] = {"gather", "gatherv", "scatter", "scatterv",
+                                                "allgather", "allgatherv", "alltoall", "alltoallv",
+                                                "alltoallw"};
+            int listed = call == GATHERV || call == SCATTERV || call == ALLGATHERV ||
+                         call >= ALLTOALLV;
+            int all_to_all = call >= ALLTOALL, scatter = call == SCATTER || call == SCATTERV;
+            for (int at = 0; at < n * size; at++)
+                in[at] = out[at] = -1;
+            /* What this process sends. */
+            for (int r = 0; r < size; r++)
+                for (int at = 0; at < n; at++) {
+                    int *base = (listed ? places[r] : r * n) + (in_place && all_to_all ? out : in);
+                    if (all_to_all || (scatter && is_root))
+                        base[at] = item(i, rank, r, at);
+                }
+            int *kept = out + (listed ? places[rank] : rank * n);
+            int keeps = in_place && !all_to_all && !scatter && (call > SCATTERV || is_root);
+            for (int at = 0; at < n && !all_to_all && !scatter; at++)
+                (keeps ? kept : in)[at] = item(i, rank, 0, at);
+            run(&request[call]);
+            /* What it has received. */
+            if (scatter) {
+                int *base = in_place && is_root ? in + (listed ? places[rank] : rank * n) : out;
+                for (int at = 0; at < (listed ? mine : n); at++)
+                    SAME(base[at], item(i, root, rank, at), names[call]);
+                continue;
+            }
+            for (int r = 0; r < size && (is_root || call > SCATTERV); r++) {
+                int *base = out + (listed ? places[r] : r * n);
+                int number = !listed ? n : all_to_all ? pairs[r] : counts[r];
+                for (int at = 0; at < number; at++)
+                    SAME(base[at], item(i, r, all_to_all ? rank : 0, at), names[call]);
+                for (int at = number; at < n && listed && !in_place; at++)
+                    SAME(base[at], -1, "gap");
+            }
+        }
+    for (int call = 0; call < CALLS; call++)
+        MPI(MPI_Request_free(&request[call]));
+    free(in), free(out), free(counts), free(places), free(bytes), free(types), free(pairs);
+}
+
+/* x -> a x + b, composed from left to right: not commutative. Items are pairs of ints. */
+static void compose(void *left, void *right, int *n, MPI_Datatype *type)
+{
+    (void)type;
+    unsigned *first = left, *second = right;
+    for (int i = 0; i < *n; i++, first += 2, second += 2) {
+        second[1] = second[0] * first[1] + second[1];
+        second[0] = second[0] * first[0];
+    }
+}
+
+static void user_operations(void)
+{
+    enum { N = 300 };
+    MPI_Op op;
+    MPI_Datatype pair;
+    MPI_Request reduce, allreduce, scan;
+    unsigned in[2 * N], out[2 * N], wanted[2 * N];
+    MPI(MPI_Op_create(compose, 0, &op));
+    MPI(MPI_Type_contiguous(2, MPI_INT, &pair));
+    MPI(MPI_Type_commit(&pair));
+    MPI(MPIX_Reduce_init(in, out, N, pair, op, 0, comm, MPI_INFO_NULL, &reduce));
+    MPI(MPIX_Allreduce_init(in, out, N, pair, op, comm, MPI_INFO_NULL, &allreduce));
+    MPI(MPIX_Scan_init(in, out, N, pair, op, comm, MPI_INFO_NULL, &scan));
+    MPI(MPI_Op_free(&op));
+    MPI(MPI_Type_free(&pair));
+    for (int i = 0; i < FEW; i++) {
+        MPI_Request *all[] = {&reduce, &allreduce, &scan};
+        for (int k = 0; k < 3; k++) {
+            int upto = k == 2 ? rank + 1 : size, n = N;
+            for (int at = 0; at < 2 * N; at++) {
+                in[at] = (unsigned)item(i, rank, 0, at);
+                wanted[at] = (unsigned)item(i, 0, 0, at);
+            }
+            for (int r = 1; r < upto; r++) {
+                unsigned next[2 * N];
+                for (int at = 0; at < 2 * N; at++)
+                    next[at] = (unsigned)item(i, r, 0, at);
+                compose(wanted, next, &n, NULL);
+                memcpy(wanted, next, sizeof wanted);
+            }
+            run(all[k]);
+            EXPECT(k == 0 ? rank != 0 || !memcmp(out, wanted, sizeof out)
+                          : !memcmp(out, wanted, sizeof out),
+                   "operation of the program, call %d", k);
+        }
+    }
+    MPI(MPI_Request_free(&reduce));
+    MPI(MPI_Request_free(&allreduce));
+    MPI(MPI_Request_free(&scan));
+}
+
+/* Every second int; one process receives into a dense buffer. */
+static void derived(void)
+{
+    enum { N = 700 };
+    MPI_Datatype every_second;
+    MPI_Request bcast, gather, exchange;
+    int *data = ints(2 * N * size), *all = ints(2 * N * size);
+    MPI(MPI_Type_vector(N, 1, 2, MPI_INT, &every_second));
+    MPI(MPI_Type_create_resized(every_second, 0, 2 * N * sizeof(int), &every_second));
+    MPI(MPI_Type_commit(&every_second));
+    int dense = rank == 1;
+    MPI(MPIX_Bcast_init(data, dense ? N : 1, dense ? MPI_INT : every_second, 0, comm, MPI_INFO_NULL,
+                        &bcast));
+    MPI(MPIX_Allgather_init(data, 1, every_second, all, dense ? N : 1,
+                            dense ? MPI_INT : every_second, comm, MPI_INFO_NULL, &gather));
+    MPI(MPIX_Alltoall_init(data, 1, every_second, all, dense ? N : 1,
+                           dense ? MPI_INT : every_second, comm, MPI_INFO_NULL, &exchange));
+    MPI(MPI_Type_free(&every_second));
+    int step = dense ? 1 : 2, n = N;
+    for (int i = 0; i < FEW; i++) {
+        for (int at = 0; at < N; at++)
+            data[rank == 0 ? 2 * at : step * at] = rank == 0 ? item(i, 0, 0, at) : -1;
+        run(&bcast);
+        for (int at = 0; at < N; at++)
+            SAME(data[step * at], item(i, 0, 0, at), "bcast of a vector");
+        for (int at = 0; at < N * size; at++)
+            data[2 * at] = item(i, rank, at / N, at % N);
+        run(&gather);
+        for (int at = 0; at < N * size; at++)
+            SAME(all[step * at], item(i, at / N, 0, at % N), "allgather of vectors");
+        run(&exchange);
+        for (int at = 0; at < N * size; at++)
+            SAME(all[step * at], item(i, at / N, rank, at % N), "alltoall of vectors");
+    }
+    MPI(MPI_Request_free(&bcast));
+    MPI(MPI_Request_free(&gather));
+    MPI(MPI_Request_free(&exchange));
+    free(data), free(all);
+}
+
+/* A process leaves a barrier only after all have entered it. */
+static void barriers(void)
+{
+    MPI_Win win;
+    MPI_Aint bytes;
+    MPI_Request barrier;
+    int unit;
+    int64_t *own, *theirs;
+    MPI(MPI_Win_allocate_shared(sizeof *own, sizeof *own, MPI_INFO_NULL, comm, &own, &win));
+    __atomic_store_n(own, -1, __ATOMIC_RELEASE);
+    MPI(MPI_Barrier(comm));
+    MPI(MPIX_Barrier_init(comm, MPI_INFO_NULL, &barrier));
+    for (int64_t i = 0; i < RESTARTS; i++) {
+        __atomic_store_n(own, i, __ATOMIC_RELEASE);
+        run(&barrier);
+        for (int r = 0; r < size; r++) {
+            MPI(MPI_Win_shared_query(win, r, &bytes, &unit, &theirs));
+            int64_t seen = __atomic_load_n(theirs, __ATOMIC_ACQUIRE);
+            EXPECT(seen == i || seen == i + 1, "barrier %ld: process %d is at %ld", (long)i, r,
+                   (long)seen);
+        }
+    }
+    MPI(MPI_Request_free(&barrier));
+    MPI(MPI_Win_free(&win));
+}
+
+static void calls(void)
+{
+    static const int numbers[] = {0, 1, 5, 100, 3000, 40000};
+    for (unsigned k = 0; k < sizeof numbers / sizeof *numbers; k++)
+        for (int in_place = 0; in_place < 2; in_place++) {
+            reductions(numbers[k], FEW, in_place);
+            movements(numbers[k], FEW, in_place);
+        }
+    reductions(2, RESTARTS, 0);
+    movements(2, RESTARTS, 0);
+    reductions(3000, RESTARTS / 20, 1);
+    movements(3000, RESTARTS / 20, 1);
+    user_operations();
+    derived();
+    barriers();
+}
+
+/* Bytes around limits of the library. Process 1 comes late now and then. */
+static void lengths(void)
+{
+    static const int bytes[] = {1,    7,     8,     9,     47,    48,      49,     64,     100,
+                                2047, 2048,  2049,  4095,  4096,  4097,    8192,   16384,  16385,
+                                32768, 65535, 65536, 65537, 131072, 1048576, 1048579};
+    for (unsigned k = 0; k < sizeof bytes / sizeof *bytes; k++) {
+        int n = bytes[k];
+        unsigned char *in = malloc(n * size + 1), *out = malloc(n * size + 1);
+        MPI_Request bcast, allreduce, gather, exchange, reduce;
+        REQUIRE(in && out);
+        MPI(MPIX_Bcast_init(out, n, MPI_BYTE, 0, comm, MPI_INFO_NULL, &bcast));
+        MPI(MPIX_Allreduce_init(in, out, n, MPI_BYTE, MPI_BXOR, comm, MPI_INFO_NULL, &allreduce));
+        MPI(MPIX_Reduce_init(in, out, n, MPI_BYTE, MPI_BXOR, size - 1, comm, MPI_INFO_NULL,
+                             &reduce));
+        MPI(MPIX_Allgather_init(in, n, MPI_BYTE, out, n, MPI_BYTE, comm, MPI_INFO_NULL, &gather));
+        MPI(MPIX_Alltoall_init(in, n, MPI_BYTE, out, n, MPI_BYTE, comm, MPI_INFO_NULL, &exchange));
+        for (int i = 0; i < FEW; i++) {
+            int wrong = 0;
+            unsigned char all;
+            out[n] = 0xee;
+            for (int at = 0; at < n; at++)
+                out[at] = rank == 0 ? (unsigned char)item(i, 0, 0, at) : 0;
+            run(&bcast);
+            for (int at = 0; at < n; at++)
+                wrong += out[at] != (unsigned char)item(i, 0, 0, at);
+            for (int at = 0; at < n * size; at++)
+                in[at] = (unsigned char)item(i, rank, at / n, at % n);
+            EXPECT(!wrong && out[n] == 0xee, "bcast of %d bytes: %d wrong", n, wrong);
+            if (rank == 1 && i == 2)
+                usleep(2000);
+            run(&allreduce);
+            for (int at = 0; at < n; at++) {
+                all = 0;
+                for (int r = 0; r < size; r++)
+                    all ^= (unsigned char)item(i, r, 0, at);
+                wrong += out[at] != all;
+            }
+            EXPECT(!wrong && out[n] == 0xee, "allreduce of %d bytes: %d wrong", n, wrong);
+            run(&reduce);
+            for (int at = 0; at < n && rank == size - 1; at++) {
+                all = 0;
+                for (int r = 0; r < size; r++)
+                    all ^= (unsigned char)item(i, r, 0, at);
+                wrong += out[at] != all;
+            }
+            EXPECT(!wrong && out[n] == 0xee, "reduce of %d bytes: %d wrong", n, wrong);
+            out[n * size] = 0xee;
+            run(&gather);
+            for (int at = 0; at < n * size; at++)
+                wrong += out[at] != (unsigned char)item(i, at / n, 0, at % n);
+            EXPECT(!wrong && out[n * size] == 0xee, "allgather of %d bytes: %d wrong", n, wrong);
+            run(&exchange);
+            for (int at = 0; at < n * size; at++)
+                wrong += out[at] != (unsigned char)item(i, at / n, rank, at % n);
+            EXPECT(!wrong && out[n * size] == 0xee, "alltoall of %d bytes: %d wrong", n, wrong);
+        }
+        MPI_Request *all[] = {&bcast, &allreduce, &gather, &exchange, &reduce};
+        for (int at = 0; at < 5; at++)
+            MPI(MPI_Request_free(all[at]));
+        free(in), free(out);
+    }
+}
+
+/* Arrays of persistent collectives, messages, persistent messages and requests of this library. */
+static void mixed(void)
+{
+    enum { SUM, ALL, BARRIER, PART, RECEIVE, SEND, RECEIVE_INIT, SEND_INIT, NOTHING, NUMBER };
+    enum { N = 5000 };
+    int next = (rank + 1) % size, last = (rank + size - 1) % size;
+    int *all = ints(size), *long_in = ints(N), *long_out = ints(N);
+    int in, out, got, got_init, sent, sent_init;
+    MPI_Request request[NUMBER], kept[NUMBER];
+    MPI(MPIX_Allreduce_init(&in, &out, 1, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL, &kept[SUM]));
+    MPI(MPIX_Allgather_init(&in, 1, MPI_INT, all, 1, MPI_INT, comm, MPI_INFO_NULL, &kept[ALL]));
+    MPI(MPIX_Barrier_init(comm, MPI_INFO_NULL, &kept[BARRIER]));
+    MPI(MPIX_Allreduce_init(long_in, long_out, N, MPI_INT, MPI_MAX, comm, MPI_INFO_NULL,
+                            &kept[PART]));
+    MPI(MPI_Recv_init(&got_init, 1, MPI_INT, last, 7, comm, &kept[RECEIVE_INIT]));
+    MPI(MPI_Send_init(&sent_init, 1, MPI_INT, next, 7, comm, &kept[SEND_INIT]));
+    for (int i = 0; i < 60; i++) {
+        MPI_Status statuses[NUMBER];
+        int done = 0, flag, index, n = 1, at = 0, indices[NUMBER];
+        memcpy(request, kept, sizeof request);
+        request[NOTHING] = MPI_REQUEST_NULL;
+        in = item(i, rank, 0, 0);
+        out = got = got_init = -1;
+        for (int k = 0; k < N; k++)
+            long_in[k] = item(i, rank, 0, k);
+        sent = item(i, rank, next, 1);
+        sent_init = item(i, rank, next, 2);
+        /* Processes start them in different orders. */
+        for (int k = 0; k < 4; k++)
+            MPI(MPI_Start(&request[(k + rank) % 4]));
+        MPI(MPI_Irecv(&got, 1, MPI_INT, last, 3, comm, &request[RECEIVE]));
+        MPI(MPI_Isend(&sent, 1, MPI_INT, next, 3, comm, &request[SEND]));
+        MPI(MPI_Startall(2, &request[RECEIVE_INIT]));
+        switch (i % 6) {
+        case 0: MPI(MPI_Waitall(NUMBER, request, statuses)); break;
+        case 1: MPI(MPI_Waitall(NUMBER, request, MPI_STATUSES_IGNORE)); break;
+        case 2:
+            do
+                MPI(MPI_Testall(NUMBER, request, &flag, statuses));
+            while (!flag);
+            break;
+        case 3:
+            while (done < NUMBER - 1) {
+                int number;
+                MPI(MPI_Testsome(NUMBER, request, &number, indices, statuses));
+                EXPECT(number != MPI_UNDEFINED, "none is active, but %d are done", done);
+                done += number;
+            }
+            break;
+        case 4:
+            while (done < NUMBER - 1) {
+                MPI(MPI_Waitany(NUMBER, request, &index, statuses));
+                EXPECT(index >= 0 && index < NOTHING, "index %d", index);
+                done++;
+            }
+            break;
+        case 5:
+            for (int k = 0; k < NOTHING; k++)
+                do
+                    MPI(MPI_Test(&request[(k + rank) % NOTHING], &flag, statuses));
+                while (!flag);
+            break;
+        }
+        SAME(out, sum(i, size, 0, 0), "sum");
+        for (int r = 0; r < size; r++)
+            SAME(all[r], item(i, r, 0, 0), "allgather");
+        for (at = 0; at < N; at++)
+            SAME(long_out[at], item(i, size - 1, 0, at), "maximum");
+        SAME(got, item(i, last, rank, 1), "message");
+        SAME(got_init, item(i, last, rank, 2), "persistent message");
+        MPI(MPI_Waitall(4, request, MPI_STATUSES_IGNORE)); /* all inactive */
+    }
+    for (int k = 0; k < NOTHING; k++)
+        if (k != RECEIVE && k != SEND)
+            MPI(MPI_Request_free(&kept[k]));
+    free(all), free(long_in), free(long_out);
+}
+
+/* Communicators that are freed before and while their collectives run; nested and split ones. */
+static void lifetimes(void)
+{
+    MPI_Comm parent = comm, part;
+    for (int round = 0; round < 6; round++) {
+        int in, out, n = 1, i = round, at = 0, *all = ints(3000);
+        MPI_Request reduce, bcast;
+        if (round % 2)
+            MPI(MPI_Comm_split(parent, rank % 2, -rank, &part));
+        else
+            MPI(MPI_Comm_dup(parent, &part));
+        use(part);
+        MPI(MPIX_Allreduce_init(&in, &out, 1, MPI_INT, MPI_SUM, part, MPI_INFO_NULL, &reduce));
+        MPI(MPIX_Bcast_init(all, 3000, MPI_INT, size - 1, part, MPI_INFO_NULL, &bcast));
+        if (round < 2)
+            MPI(MPI_Comm_free(&part));
+        for (i = 0; i < FEW; i++) {
+            in = item(i, rank, 0, 0);
+            for (int k = 0; k < 3000 && rank == size - 1; k++)
+                all[k] = item(i, 3, 0, k);
+            MPI(MPI_Start(&reduce));
+            MPI(MPI_Start(&bcast));
+            if (round >= 4 && i == FEW - 1)
+                MPI(MPI_Comm_free(&part));
+            MPI(MPI_Wait(&bcast, MPI_STATUS_IGNORE));
+            MPI(MPI_Wait(&reduce, MPI_STATUS_IGNORE));
+            SAME(out, sum(i, size, 0, 0), "sum");
+            for (at = 0; at < 3000; at++)
+                SAME(all[at], item(i, 3, 0, at), "bcast");
+        }
+        if (round == 2 || round == 3)
+            MPI(MPI_Comm_free(&part));
+        MPI(MPI_Request_free(&reduce));
+        MPI(MPI_Request_free(&bcast));
+        EXPECT(reduce == MPI_REQUEST_NULL, "a freed request is not MPI_REQUEST_NULL");
+        use(parent);
+        free(all);
+    }
+    if (size < 2)
+        return;
+    /* Both halves of an intercommunicator. */
+    MPI_Comm half, inter;
+    int low = rank < size / 2, in = rank, out = -1;
+    MPI_Request reduce, barrier;
+    MPI(MPI_Comm_split(parent, low, rank, &half));
+    MPI(MPI_Intercomm_create(half, 0, parent, low ? size / 2 : 0, 5, &inter));
+    MPI(MPIX_Allreduce_init(&in, &out, 1, MPI_INT, MPI_SUM, inter, MPI_INFO_NULL, &reduce));
+    MPI(MPIX_Barrier_init(inter, MPI_INFO_NULL, &barrier));
+    int wanted = 0;
+    for (int r = low ? size / 2 : 0; r < (low ? size : size / 2); r++)
+        wanted += r;
+    for (int i = 0; i < FEW; i++) {
+        out = -1;
+        run(&barrier);
+        run(&reduce);
+        EXPECT(out == wanted, "sum of the other half: %d, not %d", out, wanted);
+    }
+    MPI(MPI_Request_free(&reduce));
+    MPI(MPI_Request_free(&barrier));
+    MPI(MPI_Comm_free(&inter));
+    MPI(MPI_Comm_free(&half));
+}
+
+static void errors(void)
+{
+    int in = 1, out = 0, token = 0;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+    REFUSED(MPI_ERR_COMM, MPIX_Barrier_init(MPI_COMM_NULL, MPI_INFO_NULL, &request));
+    REFUSED(MPI_ERR_COMM, MPIX_Allreduce_init(&in, &out, 1, MPI_INT, MPI_SUM, MPI_COMM_NULL,
+                                              MPI_INFO_NULL, &request));
+    REFUSED(MPI_ERR_OP, MPIX_Allreduce_init(&in, &out, 1, MPI_INT, MPI_OP_NULL, comm, MPI_INFO_NULL,
+                                            &request));
+    REFUSED(MPI_ERR_OP, MPIX_Allreduce_init(&in, &out, 1, MPI_DOUBLE, MPI_BAND, comm, MPI_INFO_NULL,
+                                            &request));
+    REFUSED(MPI_ERR_COUNT, MPIX_Allreduce_init(&in, &out, -1, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL,
+                                               &request));
+    REFUSED(MPI_ERR_TYPE, MPIX_Bcast_init(&in, 1, MPI_DATATYPE_NULL, 0, comm, MPI_INFO_NULL,
+                                          &request));
+    REFUSED(MPI_ERR_ROOT, MPIX_Bcast_init(&in, 1, MPI_INT, size, comm, MPI_INFO_NULL, &request));
+    REFUSED(MPI_ERR_ROOT, MPIX_Reduce_init(&in, &out, 1, MPI_INT, MPI_SUM, -7, comm, MPI_INFO_NULL,
+                                           &request));
+    REFUSED(MPI_ERR_COUNT, MPIX_Alltoall_init(&in, -1, MPI_INT, &out, 1, MPI_INT, comm,
+                                              MPI_INFO_NULL, &request));
+    EXPECT(request == MPI_REQUEST_NULL, "a refused call has made a request");
+    REFUSED(MPI_ERR_REQUEST, MPI_Start(&request));
+
+    MPI(MPIX_Barrier_init(comm, MPI_INFO_NULL, &request));
+    for (int i = 0; i < FEW; i++) {
+        /* The others start when rank 0 has tried to free what is active. */
+        if (rank != 0)
+            MPI(MPI_Recv(&token, 1, MPI_INT, 0, i, comm, MPI_STATUS_IGNORE));
+        MPI(MPI_Start(&request));
+        if (!is_host && rank == 0) {
+            MPI_Request copy = request;
+            REFUSED(MPI_ERR_REQUEST, MPI_Start(&request));
+            REFUSED(MPI_ERR_REQUEST, MPI_Request_free(&request));
+            EXPECT(request == copy, "a request that was not freed has changed");
+            MPI(MPI_Cancel(&request));
+        }
+        for (int r = 1; r < size && rank == 0; r++)
+            MPI(MPI_Send(&token, 1, MPI_INT, r, i, comm));
+        MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    }
+    MPI(MPI_Request_free(&request));
+}
+
+static void *one_thread(void *number)
+{
+    MPI_Comm own = *(MPI_Comm *)number;
+    int in, out, me_there, all;
+    MPI_Request sum, barrier;
+    MPI(MPI_Comm_rank(own, &me_there));
+    MPI(MPI_Comm_size(own, &all));
+    MPI(MPIX_Allreduce_init(&in, &out, 1, MPI_INT, MPI_SUM, own, MPI_INFO_NULL, &sum));
+    MPI(MPIX_Barrier_init(own, MPI_INFO_NULL, &barrier));
+    for (int i = 0; i < 300; i++) {
+        MPI_Request both[] = {sum, barrier};
+        in = i + me_there;
+        MPI(MPI_Startall(2, both));
+        MPI(MPI_Waitall(2, both, MPI_STATUSES_IGNORE));
+        EXPECT(out == all * i + all * (all - 1) / 2, "sum of a thread: %d", out);
+    }
+    MPI(MPI_Request_free(&sum));
+    MPI(MPI_Request_free(&barrier));
+    return NULL;
+}
+
+static void threads(void)
+{
+    pthread_t thread[THREADS];
+    MPI_Comm own[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        MPI(MPI_Comm_dup(comm, &own[i]));
+    for (int i = 0; i < THREADS; i++)
+        REQUIRE(pthread_create(&thread[i], NULL, one_thread, &own[i]) == 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(thread[i], NULL);
+    for (int i = 0; i < THREADS; i++)
+        MPI(MPI_Comm_free(&own[i]));
+}
+
+int main(int argc, char **argv)
+{
+    const char *which = argc > 1 ? argv[1] : "all";
+    int all = !strcmp(which, "all") || !strcmp(which, "host");
+    is_host = !strcmp(which, "host");
+    if (!strcmp(which, "threads"))
+        test_begin_threads(&argc, &argv, MPI_THREAD_MULTIPLE);
+    else
+        test_begin(&argc, &argv);
+    use(MPI_COMM_WORLD);
+    if (all || !strcmp(which, "calls"))
+        calls();
+    if (all || !strcmp(which, "lengths"))
+        lengths();
+    if (all || !strcmp(which, "mixed"))
+        mixed();
+    if (all || !strcmp(which, "lifetimes"))
+        lifetimes();
+    if (all || !strcmp(which, "errors"))
+        errors();
+    if (!strcmp(which, "threads"))
+        threads();
+    return test_end();
+}
