@@ -214,6 +214,7 @@ test-small: prefixes simulator test-schedule ## all benchmarks, in a small size
 	$(PYTHON) microbench/notify.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/tasks.py $(BENCH_HOSTS) $(SMALL) --no-figures
 	$(PYTHON) microbench/bsp.py $(BENCH_HOSTS) $(SMALL) --no-figures
+	$(PYTHON) microbench/halo.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/lu.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/transactions.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/simulate.py $(SMALL)/simulated --no-figures

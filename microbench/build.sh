@@ -26,14 +26,14 @@ fi
 
 # shellcheck disable=SC2086  # the flags and sources are lists of words
 for program in patterns latency lu transactions overhead notify idle mates scale threads \
-    instructions continuations persistent fences flush_wins collectives tasks bsp; do
+    instructions continuations persistent fences flush_wins collectives tasks bsp halo; do
     sources="$here/$program/*.c $here/common/*.c"
     case $program in
     lu | transactions) # at -O2, compilers differ in what they vectorize
         sources="-O3 $sources $here/executor/*.c $here/schedule/$program.c" ;;
     tasks) # the library finds the tasking runtime in the program
         sources="-rdynamic $sources" ;;
-    bsp) # the same sums in every inlined copy
+    bsp | halo) # the same sums in every inlined copy
         sources="-ffp-contract=off $sources" ;;
     esac
     [ $program = tasks ] || [ $program = bsp ] ||

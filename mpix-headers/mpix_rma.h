@@ -620,6 +620,7 @@ int PMPIX_Get_version(int *major, int *minor, int *patch);
 
 /* Persistent collectives */
 #include "mpix_collective.h"
+#include "mpix_neighbor.h"
 
 /* Continuations */
 #include "mpix_continue.h"

@@ -20,6 +20,7 @@ fn header() -> String {
         "mpix_persistent.h",
         "mpix_dup.h",
         "mpix_collective.h",
+        "mpix_neighbor.h",
         "mpix_continue.h",
         "mpix_task.h",
     ]
@@ -53,9 +54,9 @@ fn each_call_has_its_twin() {
     let all = prototypes();
     assert_eq!(
         all.len(),
-        234,
+        244,
         "17 calls on epochs, 2 atomics with a request, 40 on notifications, 14 persistent ones, \
-         MPIX_Win_dup, 33 persistent collectives, 4 on continuations, 3 on tasks, \
+         MPIX_Win_dup, 33 persistent collectives, 5 of neighbours, 4 on continuations, 3 on tasks, \
          MPIX_Get_version, and their twins: {all:?}"
     );
     for (name, parameters) in all.iter().filter(|(name, _)| name.starts_with("MPIX_")) {

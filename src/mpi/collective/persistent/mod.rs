@@ -4,6 +4,8 @@
 //! - [`calls`]: the exported names.
 //! - [`host_form`], [`kept`], [`at_host`]: the host's calls, and their arguments.
 //! - [`barrier`], [`movement`]: schedules of this library. [`moves`]: what each call moves.
+//! - [`halo`], [`neighbour_calls`], [`neighbours`], [`neighbours_at_host`]: neighbour collectives
+//!   [CL-6].
 //!
 //! The host's own call comes first, if it has one: it checks the arguments, and the request that it
 //! makes is freed. Then the processes of the communicator agree whether this library serves the
@@ -12,10 +14,14 @@
 mod at_host;
 mod barrier;
 mod calls;
+mod halo;
 mod host_form;
 mod kept;
 mod movement;
 mod moves;
+mod neighbour_calls;
+mod neighbours;
+mod neighbours_at_host;
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};

@@ -1,0 +1,115 @@
+/*
+ * mpix_neighbor.h - halo exchanges: persistent neighbour collectives
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * Included by mpix_rma.h.
+ *
+ * Sources
+ *   [MPI]     MPI-4.1, section 8.9 (persistent neighborhood communication), 8.6 (order of blocks)
+ *   [SHAN]    INTERTWinE deliverable 3.3 (2018), 5.3.3 and annex A: GASPI-SHAN
+ *
+ * The calls are those of MPI-4, under names that every host has. Where the host has a call itself
+ * (MPICH from 4.0), it is served under its name of MPI-4 too. Requests are those of
+ * mpix_collective.h.
+ *
+ *     MPIX_Neighbor_alltoallw_init(cells, counts, inner, faces, cells, counts, outer, ghosts,
+ *                                  grid, MPI_INFO_NULL, &halo);
+ *     for (...) {
+ *         MPI_Start(&halo);
+ *         ... inner cells ...
+ *         MPI_Wait(&halo, MPI_STATUS_IGNORE);
+ *         ... cells at the boundary ...
+ *     }
+ *     MPI_Request_free(&halo);
+ *
+ * WITHIN A NODE
+ *
+ * If all processes of the communicator are on one node, each reads its neighbours' buffers in
+ * place [SHAN]. It copies once, from the datatype of the sender to its own. That needs no message
+ * and no packing, if the send buffer lies in memory of a window of MPI_Win_allocate or
+ * MPI_Win_allocate_shared of both processes. Other buffers are packed by the sender into shared
+ * memory, and unpacked by the receiver. The window must live until the request is freed: an
+ * exchange that is started afterwards fails with MPI_ERR_BUFFER. No epoch is needed.
+ *
+ * An exchange is complete in a process when it has received all blocks, and all neighbours have
+ * read what it sends. It waits for no other process. A neighbour reads in MPI_Start, in calls that
+ * wait, and in every other call in which this library makes progress.
+ *
+ * Blocks whose data lie in short pieces (a face with one number in each row) are packed as well:
+ * that takes fewer cache misses. Communicators of several nodes, or with processes of other jobs,
+ * are left to the host's nonblocking calls, and the log says so at level info.
+ *
+ * ORDER OF BLOCKS [MPI]
+ *
+ * In a Cartesian communicator, what is sent in negative direction arrives from the positive one,
+ * also in periodic dimensions of one or two processes, where hosts have an error. In graphs, the
+ * k-th block to a process is its k-th from the sender.
+ */
+#ifndef MPIX_NEIGHBOR_H
+#define MPIX_NEIGHBOR_H
+
+#ifndef MPIX_RMA_H
+#error "include mpix_rma.h"
+#endif
+
+/*
+ * MPIX_Neighbor_allgather_init, MPIX_Neighbor_allgatherv_init, MPIX_Neighbor_alltoall_init,
+ * MPIX_Neighbor_alltoallv_init, MPIX_Neighbor_alltoallw_init - make a persistent neighbour
+ * collective [MPI]
+ *
+ * Collective over comm. The request is inactive. The datatypes and the communicator may be freed
+ * afterwards.
+ *
+ *   comm      a communicator with a topology
+ *   info      no keys of this library
+ *   request   the persistent request
+ *   others    as in the blocking call of MPI without _init
+ *
+ * Errors: those of the host's call; MPI_ERR_TOPOLOGY, also if two processes differ in the number of
+ * edges between them; MPI_ERR_TRUNCATE if a block is longer than its receive buffer; MPI_ERR_TYPE,
+ * MPI_ERR_COUNT, MPI_ERR_BUFFER, MPI_ERR_ARG. If the arguments of one process are wrong, the calls
+ * of all processes fail, unless the host has refused them first.
+ */
+int MPIX_Neighbor_allgather_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
+                                 void *recvbuf, int recvcount, MPI_Datatype recvtype,
+                                 MPI_Comm comm, MPI_Info info, MPI_Request *request);
+int MPIX_Neighbor_allgatherv_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
+                                  void *recvbuf, const int recvcounts[], const int displs[],
+                                  MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
+                                  MPI_Request *request);
+int MPIX_Neighbor_alltoall_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
+                                void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm,
+                                MPI_Info info, MPI_Request *request);
+int MPIX_Neighbor_alltoallv_init(const void *sendbuf, const int sendcounts[], const int sdispls[],
+                                 MPI_Datatype sendtype, void *recvbuf, const int recvcounts[],
+                                 const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm,
+                                 MPI_Info info, MPI_Request *request);
+int MPIX_Neighbor_alltoallw_init(const void *sendbuf, const int sendcounts[],
+                                 const MPI_Aint sdispls[], const MPI_Datatype sendtypes[],
+                                 void *recvbuf, const int recvcounts[], const MPI_Aint rdispls[],
+                                 const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info,
+                                 MPI_Request *request);
+
+/* The same calls under the names of the profiling interface. */
+int PMPIX_Neighbor_allgather_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
+                                  void *recvbuf, int recvcount, MPI_Datatype recvtype,
+                                  MPI_Comm comm, MPI_Info info, MPI_Request *request);
+int PMPIX_Neighbor_allgatherv_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
+                                   void *recvbuf, const int recvcounts[], const int displs[],
+                                   MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
+                                   MPI_Request *request);
+int PMPIX_Neighbor_alltoall_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype,
+                                 void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm,
+                                 MPI_Info info, MPI_Request *request);
+int PMPIX_Neighbor_alltoallv_init(const void *sendbuf, const int sendcounts[], const int sdispls[],
+                                  MPI_Datatype sendtype, void *recvbuf, const int recvcounts[],
+                                  const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm,
+                                  MPI_Info info, MPI_Request *request);
+int PMPIX_Neighbor_alltoallw_init(const void *sendbuf, const int sendcounts[],
+                                  const MPI_Aint sdispls[], const MPI_Datatype sendtypes[],
+                                  void *recvbuf, const int recvcounts[], const MPI_Aint rdispls[],
+                                  const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info,
+                                  MPI_Request *request);
+
+#endif
