@@ -96,43 +96,111 @@ static void barrier(long rounds)
     }
 }
 
-static void broadcast(long rounds)
+/* Buffers of the collectives of several sizes, in which the first word of a block is checked. */
+enum { LONGEST = 65536 };
+static int64_t out[2 * LONGEST / 8], in[2 * LONGEST / 8];
+static int words; /* of a block */
+
+/* Roots alternate, or one rank would run ahead. */
+static void broadcast_words(long rounds)
 {
     for (long i = 0; i < rounds; i++) {
-        int64_t word = rank == i % 2 ? i : -1; /* alternating, or one rank would run ahead */
-        MPI_Bcast(&word, 1, MPI_INT64_T, (int)(i % 2), MPI_COMM_WORLD);
-        sum += word;
+        in[0] = rank == i % 2 ? i : -1;
+        MPI_Bcast(in, words, MPI_INT64_T, (int)(i % 2), MPI_COMM_WORLD);
+        sum += in[0];
     }
 }
 
-static void reduction(long rounds)
+static void allreduce_words(long rounds)
 {
     for (long i = 0; i < rounds; i++) {
-        int64_t half = rank == 0 ? i : 0, whole;
-        MPI_Allreduce(&half, &whole, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
-        sum += whole;
+        out[0] = rank == 0 ? i : 0;
+        MPI_Allreduce(out, in, words, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+        sum += in[0];
     }
 }
+
+static void reduce_words(long rounds)
+{
+    for (long i = 0; i < rounds; i++) {
+        out[0] = rank == 0 ? i : 0;
+        in[0] = i;
+        MPI_Reduce(out, in, words, MPI_INT64_T, MPI_SUM, (int)(i % 2), MPI_COMM_WORLD);
+        sum += in[0];
+    }
+}
+
+static void gather_words(long rounds)
+{
+    for (long i = 0; i < rounds; i++) {
+        out[0] = in[words * (1 - rank)] = i;
+        if (rank == i % 2)
+            in[words * (1 - rank)] = -1;
+        MPI_Gather(out, words, MPI_INT64_T, in, words, MPI_INT64_T, (int)(i % 2), MPI_COMM_WORLD);
+        sum += in[words * (1 - rank)];
+    }
+}
+
+static void scatter_words(long rounds)
+{
+    for (long i = 0; i < rounds; i++) {
+        out[0] = out[words] = i;
+        in[0] = -1;
+        MPI_Scatter(out, words, MPI_INT64_T, in, words, MPI_INT64_T, (int)(i % 2), MPI_COMM_WORLD);
+        sum += in[0];
+    }
+}
+
+static void allgather_words(long rounds)
+{
+    for (long i = 0; i < rounds; i++) {
+        out[0] = i;
+        MPI_Allgather(out, words, MPI_INT64_T, in, words, MPI_INT64_T, MPI_COMM_WORLD);
+        sum += in[words * (1 - rank)];
+    }
+}
+
+static void alltoall_words(long rounds)
+{
+    for (long i = 0; i < rounds; i++) {
+        out[0] = out[words] = i;
+        MPI_Alltoall(out, words, MPI_INT64_T, in, words, MPI_INT64_T, MPI_COMM_WORLD);
+        sum += in[words * (1 - rank)];
+    }
+}
+
+#define IN_THREE_SIZES(name, run)                                                                  \
+    {name "_8", run, 1, false, true, 1}, {name "_2048", run, 1, false, true, 256},                 \
+    {                                                                                              \
+        name "_65536", run, 1, false, true, 8192                                                   \
+    }
 
 static const struct {
     const char *name;
     void (*run)(long rounds);
     double parts; /* figures per round */
     bool origin_only, collective;
+    int words;
 } cases[] = {
-    {"ping_pong_8_half", ping_pong, 2, false, false},
-    {"irecv_isend_waitall_8", exchange, 1, false, false},
-    {"irecv_send_test_8", test_loop, 1, false, false},
-    {"host_window_put_flush_8", window_put, 1, true, false},
-    {"host_window_put_fence_8", window_fence, 1, false, false},
-    {"barrier", barrier, 1, false, true},
-    {"bcast_8", broadcast, 1, false, true},
-    {"allreduce_8", reduction, 1, false, true},
+    {"ping_pong_8_half", ping_pong, 2, false, false, 1},
+    {"irecv_isend_waitall_8", exchange, 1, false, false, 1},
+    {"irecv_send_test_8", test_loop, 1, false, false, 1},
+    {"host_window_put_flush_8", window_put, 1, true, false, 1},
+    {"host_window_put_fence_8", window_fence, 1, false, false, 1},
+    {"barrier", barrier, 1, false, true, 1},
+    IN_THREE_SIZES("bcast", broadcast_words),
+    IN_THREE_SIZES("allreduce", allreduce_words),
+    IN_THREE_SIZES("reduce", reduce_words),
+    IN_THREE_SIZES("gather", gather_words),
+    IN_THREE_SIZES("scatter", scatter_words),
+    IN_THREE_SIZES("allgather", allgather_words),
+    IN_THREE_SIZES("alltoall", alltoall_words),
 };
 
 static double batch_us(int c, long rounds, bool *right)
 {
     sum = 0;
+    words = cases[c].words;
     MPI_Barrier(MPI_COMM_WORLD);
     double begin = now_us();
     cases[c].run(rounds);
