@@ -3,9 +3,13 @@
 
 use std::sync::atomic::AtomicU64;
 
-use mpix_rma::collective::schedule::{allreduce, barrier, broadcast, reduce};
+use mpix_rma::collective::schedule::{
+    FLAT_MAX, allreduce, announced_gather, barrier, broadcast, exchange, gather, ordered_exchange,
+    reduce, scan, scatter,
+};
 use mpix_rma::collective::{
-    Action, Board, BoardShape, Buffers, Content, Mismatch, Position, RANKS_MAX, Run, Schedule,
+    Action, Board, BoardShape, Buffers, Content, Draft, InBlock, Mismatch, Position, Published,
+    RANKS_MAX, Run, Schedule, Work,
 };
 
 /// Numbers of processes on both sides of each change of algorithm.
@@ -18,6 +22,12 @@ enum Call {
     Broadcast { root: u32 },
     Allreduce,
     Reduce { root: u32 },
+    Scan { inclusive: bool },
+    Gather { root: u32 },
+    AnnouncedGather { root: u32 },
+    Scatter { root: u32 },
+    Exchange,
+    OrderedExchange,
 }
 
 impl Call {
@@ -27,16 +37,75 @@ impl Call {
             Call::Broadcast { root } => broadcast(me, ranks, root),
             Call::Allreduce => allreduce(me, ranks),
             Call::Reduce { root } => reduce(me, ranks, root),
+            Call::Scan { inclusive } => scan(me, ranks, inclusive),
+            Call::Gather { root } => gather(me, ranks, root),
+            Call::AnnouncedGather { root } => announced_gather(me, ranks, root),
+            Call::Scatter { root } => scatter(me, ranks, root),
+            Call::Exchange => exchange(ranks),
+            Call::OrderedExchange => ordered_exchange(me, ranks),
         }
     }
 
-    fn random(ranks: u32, random: &mut fastrand::Rng) -> Self {
-        match random.u32(..4) {
-            0 => Call::Barrier,
-            1 => Call::Broadcast { root: random.u32(..ranks) },
-            2 => Call::Allreduce,
-            _ => Call::Reduce { root: random.u32(..ranks) },
+    fn all(root: u32, ranks: u32) -> Vec<Self> {
+        let mut calls = vec![
+            Call::Barrier,
+            Call::Broadcast { root },
+            Call::Allreduce,
+            Call::Reduce { root },
+            Call::Gather { root },
+            Call::AnnouncedGather { root },
+            Call::Scatter { root },
+            Call::Exchange,
+        ];
+        if ranks <= FLAT_MAX {
+            let [inclusive, exclusive] = [true, false].map(|inclusive| Call::Scan { inclusive });
+            calls.extend([Call::OrderedExchange, inclusive, exclusive]);
         }
+        calls
+    }
+
+    fn random(ranks: u32, random: &mut fastrand::Rng) -> Self {
+        let calls = Call::all(random.u32(..ranks), ranks);
+        calls[random.usize(..calls.len())]
+    }
+
+    /// The processes whose contents `me` collects.
+    fn collects(self, me: u32, ranks: u32) -> Vec<u32> {
+        let others = || (0..ranks).filter(|rank| *rank != me);
+        match self {
+            Call::Gather { root } if me != root => Vec::new(),
+            Call::AnnouncedGather { root } | Call::Scatter { root } if me != root => vec![root],
+            Call::Gather { .. } | Call::AnnouncedGather { .. } => others().collect(),
+            Call::Exchange | Call::OrderedExchange => others().collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// What a process collects, beside what it does with its block.
+struct Collecting<'a, 'b, F> {
+    block: InBlock<'a, 'b, F>,
+    collected: &'a mut Vec<(u32, Vec<u8>)>,
+}
+
+impl<F: FnMut(&[u8], &mut [u8])> Work for Collecting<'_, '_, F> {
+    fn write(&mut self, content: Content, draft: &Draft<'_>) {
+        self.block.write(content, draft);
+    }
+    fn take(&mut self, published: &Published<'_>) {
+        self.block.take(published);
+    }
+    fn fold(&mut self, published: &Published<'_>, side: mpix_rma::collective::Side) {
+        self.block.fold(published, side);
+    }
+    fn collect(&mut self, from: u32, published: &Published<'_>) -> Option<Mismatch> {
+        // In two parts.
+        let mut data = vec![0; published.content.bytes as usize];
+        let half = data.len() / 2 / 8 * 8;
+        published.read_part(0, &mut data[..half]);
+        published.read_part(half, &mut data[half..]);
+        self.collected.push((from, data));
+        None
     }
 }
 
@@ -47,6 +116,10 @@ struct Process {
     run: Option<(Schedule, Run)>,
     block: Vec<u8>,
     operand: Vec<u8>,
+    /// The contribution, as long as it is not in the block.
+    beside: Option<Vec<u8>>,
+    /// What the current collective has collected: from whom, and the content.
+    collected: Vec<(u32, Vec<u8>)>,
     /// The block after each collective.
     results: Vec<Vec<u8>>,
 }
@@ -78,6 +151,8 @@ fn execute(
             run: None,
             block: vec![0; shape.content_max],
             operand: vec![0; shape.content_max],
+            beside: None,
+            collected: Vec::new(),
             results: Vec::new(),
         })
         .collect();
@@ -89,11 +164,16 @@ fn execute(
     while processes.iter().any(|process| process.results.len() < program.len()) {
         let me = random.u32(..shape.ranks);
         let board = Board::new(&words, shape, me);
-        let Process { position, next, run, block, operand, results } = &mut processes[me as usize];
+        let Process { position, next, run, block, operand, beside, collected, results } =
+            &mut processes[me as usize];
         if run.is_none() && *next < program.len() {
             let call = program[*next];
             let schedule = call.schedule(me, shape.ranks);
-            block[..bytes].copy_from_slice(&contribution(*next, me, bytes));
+            let own = contribution(*next, me, bytes);
+            match *next % 2 {
+                0 => block[..bytes].copy_from_slice(&own),
+                _ => *beside = Some(own),
+            }
             let begun = Run::new(&schedule, &board, position, content(call));
             *run = Some((schedule, begun));
             *next += 1;
@@ -101,9 +181,30 @@ fn execute(
         idle += 1;
         assert!(idle < 2_000_000, "nothing moves: {program:?}");
         let Some((schedule, running)) = run else { continue };
+        let at = *next - 1;
         let mut buffers = Buffers { block, operand };
-        if running.advance(schedule, &board, position, &mut buffers, fold) {
+        let in_block = InBlock { buffers: &mut buffers, input: beside.as_deref(), fold };
+        let mut work = Collecting { block: in_block, collected };
+        let done = running.advance_with(schedule, &board, position, &mut work);
+        if done {
+            work.block.settle();
+        }
+        if work.block.input.is_none() {
+            *beside = None;
+        }
+        if done {
             assert_eq!(running.mismatch(), None);
+            let mut wanted = program[at].collects(me, shape.ranks);
+            if matches!(program[at], Call::OrderedExchange) {
+                wanted.reverse();
+            } else {
+                wanted.sort_unstable();
+                collected.sort_unstable();
+            }
+            let wanted: Vec<_> =
+                wanted.into_iter().map(|from| (from, contribution(at, from, bytes))).collect();
+            assert_eq!(*collected, wanted, "process {me} in {:?}", program[at]);
+            collected.clear();
             results.push(block[..bytes].to_vec());
             *run = None;
             idle = 0;
@@ -124,6 +225,13 @@ fn expected(call: Call, at: usize, me: u32, ranks: u32, bytes: usize) -> Option<
         Call::Broadcast { root } => Some(contribution(at, root, bytes)),
         Call::Allreduce => Some(sum()),
         Call::Reduce { root } => (me == root).then(sum),
+        Call::Scan { inclusive } => {
+            let mut sum =
+                if inclusive || me == 0 { contribution(at, me, bytes) } else { vec![0; bytes] };
+            (0..me).for_each(|rank| add(&contribution(at, rank, bytes), &mut sum));
+            Some(sum)
+        }
+        _ => None,
     }
 }
 
@@ -204,14 +312,51 @@ fn an_allreduce_gives_the_same_bits_everywhere() {
     }
 }
 
+/// Operands stay in the order of the ranks, for operations that are not commutative.
+#[test]
+fn reductions_keep_the_order_of_the_ranks() {
+    /// Products of 2 by 2 matrices over bytes.
+    fn multiply(left: &[u8], right: &mut [u8]) {
+        for (a, b) in left.chunks_exact(4).zip(right.chunks_exact_mut(4)) {
+            let entry = |row: usize, column: usize| {
+                a[row].wrapping_mul(b[column]).wrapping_add(a[row + 1].wrapping_mul(b[column + 2]))
+            };
+            let product = [entry(0, 0), entry(0, 1), entry(2, 0), entry(2, 1)];
+            b.copy_from_slice(&product);
+        }
+    }
+    let mut random = fastrand::Rng::with_seed(8);
+    for ranks in SIZES {
+        let root = ranks - 1;
+        let mut program = vec![Call::Allreduce, Call::Reduce { root }, Call::Reduce { root: 0 }];
+        if ranks <= FLAT_MAX {
+            program.extend([true, false].map(|inclusive| Call::Scan { inclusive }));
+        }
+        let results = execute(BoardShape::of(ranks), &program, 64, multiply, &mut random);
+        for (me, results) in (0..).zip(&results) {
+            for (at, result) in results.iter().enumerate() {
+                let until = match program[at] {
+                    Call::Reduce { root } if root != me => continue,
+                    Call::Scan { inclusive } if inclusive || me == 0 => me + 1,
+                    Call::Scan { .. } => me,
+                    _ => ranks,
+                };
+                let mut product = contribution(at, until - 1, 64);
+                for rank in (0..until - 1).rev() {
+                    multiply(&contribution(at, rank, 64), &mut product);
+                }
+                assert_eq!(*result, product, "{ranks} ranks: {me} in {:?}", program[at]);
+            }
+        }
+    }
+}
+
 /// Every step waits for something that is published, and no process publishes twice in a stage.
 #[test]
 fn each_wait_has_its_publication() {
     for ranks in SIZES.into_iter().chain([RANKS_MAX]) {
         for root in [0, ranks / 2, ranks - 1] {
-            for call in
-                [Call::Barrier, Call::Broadcast { root }, Call::Allreduce, Call::Reduce { root }]
-            {
+            for call in Call::all(root, ranks) {
                 let all: Vec<_> = (0..ranks).map(|me| call.schedule(me, ranks)).collect();
                 let published = |rank: u32| {
                     all[rank as usize].steps().iter().filter_map(|step| match step.action {
@@ -228,9 +373,16 @@ fn each_wait_has_its_publication() {
                     for step in schedule.steps() {
                         if let Action::Await { from, stage }
                         | Action::Take { from, stage }
-                        | Action::Fold { from, stage } = step.action
+                        | Action::Fold { from, stage }
+                        | Action::Append { from, stage }
+                        | Action::Collect { from, stage } = step.action
                         {
                             assert!(published(from).any(|theirs| theirs == stage));
+                        }
+                        if let Action::CollectAll { stage } = step.action {
+                            for from in (0..ranks).filter(|from| *from != me) {
+                                assert!(published(from).any(|theirs| theirs == stage));
+                            }
                         }
                     }
                 }
@@ -267,6 +419,11 @@ fn calls_that_do_not_match_are_found() {
     assert_eq!(found, [None, Some(Mismatch::Longer)]);
     let found = differing([of(4, 1), of(8, 1)], Call::Broadcast { root });
     assert_eq!(found, [None, Some(Mismatch::Shorter)]);
+    // The number of pieces of a long content.
+    let found = differing([of(8, 1 | 1 << 16), of(8, 1)], Call::Broadcast { root });
+    assert_eq!(found, [None, Some(Mismatch::Longer)]);
+    let found = differing([of(8, 1), of(8, 2)], Call::Exchange);
+    assert_eq!(found, [Some(Mismatch::Operation); 2]);
     let found = differing([of(8, 1), of(8, 2)], Call::Allreduce);
     assert_eq!(found, [Some(Mismatch::Operation); 2]);
     let found = differing([of(8, 1), of(16, 1)], Call::Allreduce);

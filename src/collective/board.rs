@@ -53,7 +53,7 @@ impl BoardShape {
     /// The board of so many processes.
     #[must_use]
     pub fn of(ranks: u32) -> Self {
-        BoardShape { ranks, depth: 16, stages: STAGES, content_max: 2048 }
+        BoardShape { ranks, depth: 16, stages: STAGES, content_max: 8192 }
     }
 
     /// Words of one process's part, whole cache lines.
@@ -75,11 +75,24 @@ impl BoardShape {
 pub struct Content {
     /// Bytes.
     pub bytes: u32,
-    /// A code of the operation. Processes compare it.
+    /// A code of the operation, which processes compare, in the lower half. A note in the upper
+    /// half: of a content in pieces their number, so that processes compare the whole length.
     pub code: u32,
 }
 
 impl Content {
+    /// The code of the operation.
+    #[must_use]
+    pub fn kind(self) -> u32 {
+        self.code & 0xffff
+    }
+
+    /// The note.
+    #[must_use]
+    pub fn note(self) -> u32 {
+        self.code >> 16
+    }
+
     fn encode(self) -> u64 {
         u64::from(self.bytes) | u64::from(self.code) << 32
     }
@@ -124,6 +137,18 @@ impl<'a> Board<'a> {
         self.shape.content_max
     }
 
+    /// Processes.
+    #[must_use]
+    pub fn ranks(&self) -> u32 {
+        self.shape.ranks
+    }
+
+    /// The rank of this process.
+    #[must_use]
+    pub fn me(&self) -> u32 {
+        self.me
+    }
+
     fn part(&self, rank: u32) -> &'a [AtomicU64] {
         let part = self.shape.part();
         &self.words[rank as usize * part..][..part]
@@ -154,11 +179,23 @@ impl<'a> Board<'a> {
     /// Publishes a content in the slot of a stage. False if another process may still read the
     /// slot's last one.
     pub fn publish(&self, position: &Position, stage: u8, content: Content, data: &[u8]) -> bool {
+        let data = &data[..content.bytes as usize];
+        self.publish_parts(position, stage, content, |draft| draft.write(0, data))
+    }
+
+    /// Publishes likewise a content that `write` writes, in one part or several.
+    pub fn publish_parts(
+        &self,
+        position: &Position,
+        stage: u8,
+        content: Content,
+        write: impl FnOnce(&Draft<'_>),
+    ) -> bool {
         if !self.has_room(position) {
             return false;
         }
         let slot = self.slot(self.me, position.number, stage);
-        slot.write(&data[..content.bytes as usize]);
+        write(&Draft { words: slot.words(content.bytes as usize) });
         slot.line[1].store(content.encode(), Relaxed);
         slot.line[0].store(position.number, Release);
         true
@@ -199,6 +236,19 @@ impl<'a> Board<'a> {
     }
 }
 
+/// A slot that this process writes.
+#[derive(Debug)]
+pub struct Draft<'a> {
+    words: &'a [AtomicU64],
+}
+
+impl Draft<'_> {
+    /// Writes a part of the content, from byte `at` on, which is a multiple of 8.
+    pub fn write(&self, at: usize, data: &[u8]) {
+        content::store(&self.words[at / 8..], data);
+    }
+}
+
 /// What a process has published.
 #[derive(Clone, Copy, Debug)]
 pub struct Published<'a> {
@@ -211,7 +261,92 @@ impl Published<'_> {
     /// Copies the content to the beginning of `data`, as far as it fits.
     pub fn read(&self, data: &mut [u8]) {
         let bytes = (self.content.bytes as usize).min(data.len());
-        self.slot.read(&mut data[..bytes]);
+        self.read_part(0, &mut data[..bytes]);
+    }
+
+    /// Copies a part of the content, from byte `at` on, which is a multiple of 8.
+    ///
+    /// # Panics
+    /// The content is shorter.
+    pub fn read_part(&self, at: usize, data: &mut [u8]) {
+        let bytes = self.content.bytes as usize;
+        assert!(at.is_multiple_of(8) && at + data.len() <= bytes, "beyond the content");
+        content::load(&self.slot.words(bytes)[at / 8..], data);
+    }
+
+    /// Runs `body` on the content, which it may copy to the beginning of `room` for that.
+    pub fn with<T>(&self, room: &mut [u8], body: impl FnOnce(&[u8]) -> T) -> T {
+        let bytes = self.content.bytes as usize;
+        content::with(self.slot.words(bytes), &mut room[..bytes], body)
+    }
+}
+
+/// Access to the words of a content. They have one writer, and readers only while the stamp says
+/// so. So they are accessed like memory that is not shared, at the speed of plain copies.
+#[cfg(not(loom))]
+mod content {
+    use std::ptr::copy_nonoverlapping;
+
+    use super::AtomicU64;
+
+    #[inline]
+    pub(super) fn store(words: &[AtomicU64], data: &[u8]) {
+        assert!(data.len() <= size_of_val(words));
+        // SAFETY: the words have room, as was just checked, and may change behind a shared
+        // reference. Until this process publishes them, no other accesses them: all have finished
+        // the collective that used the slot before (see `Reuse`).
+        unsafe {
+            let to = words.as_ptr().cast_mut().cast();
+            copy_nonoverlapping(data.as_ptr(), to, data.len());
+        }
+    }
+
+    #[inline]
+    pub(super) fn load(words: &[AtomicU64], data: &mut [u8]) {
+        assert!(data.len() <= size_of_val(words));
+        // SAFETY: there are as many bytes, as was just checked. The writer has published them and
+        // changes none until this process has finished the collective (see `Reuse`).
+        unsafe { copy_nonoverlapping(words.as_ptr().cast(), data.as_mut_ptr(), data.len()) };
+    }
+
+    #[inline]
+    pub(super) fn with<T>(
+        words: &[AtomicU64],
+        room: &mut [u8],
+        body: impl FnOnce(&[u8]) -> T,
+    ) -> T {
+        assert!(room.len() <= size_of_val(words));
+        // SAFETY: as in `load`; `body` cannot keep the reference.
+        body(unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), room.len()) })
+    }
+}
+
+/// The same under loom, word by word.
+#[cfg(loom)]
+mod content {
+    use super::{AtomicU64, Relaxed};
+
+    pub(super) fn store(words: &[AtomicU64], data: &[u8]) {
+        for (word, bytes) in words.iter().zip(data.chunks(8)) {
+            let mut whole = [0; 8];
+            whole[..bytes.len()].copy_from_slice(bytes);
+            word.store(u64::from_ne_bytes(whole), Relaxed);
+        }
+    }
+
+    pub(super) fn load(words: &[AtomicU64], data: &mut [u8]) {
+        for (word, bytes) in words.iter().zip(data.chunks_mut(8)) {
+            bytes.copy_from_slice(&word.load(Relaxed).to_ne_bytes()[..bytes.len()]);
+        }
+    }
+
+    pub(super) fn with<T>(
+        words: &[AtomicU64],
+        room: &mut [u8],
+        body: impl FnOnce(&[u8]) -> T,
+    ) -> T {
+        load(words, room);
+        body(room)
     }
 }
 
@@ -223,33 +358,9 @@ struct Slot<'a> {
     block: &'a [AtomicU64],
 }
 
-impl Slot<'_> {
-    fn words(&self, bytes: usize) -> &[AtomicU64] {
+impl<'a> Slot<'a> {
+    /// The words of a content of so many bytes.
+    fn words(&self, bytes: usize) -> &'a [AtomicU64] {
         if bytes <= INLINE { &self.line[HEAD..] } else { self.block }
-    }
-
-    fn write(&self, data: &[u8]) {
-        let words = self.words(data.len());
-        let (whole, rest) = data.as_chunks();
-        for (word, bytes) in words.iter().zip(whole) {
-            word.store(u64::from_ne_bytes(*bytes), Relaxed);
-        }
-        if !rest.is_empty() {
-            let mut last = [0; 8];
-            last[..rest.len()].copy_from_slice(rest);
-            words[whole.len()].store(u64::from_ne_bytes(last), Relaxed);
-        }
-    }
-
-    fn read(&self, data: &mut [u8]) {
-        let words = self.words(data.len());
-        let (whole, rest) = data.as_chunks_mut();
-        for (word, bytes) in words.iter().zip(&mut *whole) {
-            *bytes = word.load(Relaxed).to_ne_bytes();
-        }
-        if !rest.is_empty() {
-            let last = words[whole.len()].load(Relaxed).to_ne_bytes();
-            rest.copy_from_slice(&last[..rest.len()]);
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! Collectives as schedules of notified stores, for processes of one node.
 //!
-//! A [`schedule`] is data: what one process publishes, and what it takes or folds in from others.
+//! A [`schedule`] is data: what one process publishes, and what it takes, folds in or collects from
+//! others.
 //! Pure functions build it from the rank and the number of processes. A [`run`] executes it,
 //! step by step and without waiting, over the [`board`] of the communicator: memory that its
 //! processes share, with slots in which each publishes. Nothing here waits, calls MPI, or knows
@@ -16,8 +17,8 @@ pub mod run;
 pub mod schedule;
 pub mod steps;
 
-pub use board::{Board, BoardShape, Content, Position};
-pub use run::{Buffers, Mismatch, Run};
+pub use board::{Board, BoardShape, Content, Draft, Position, Published};
+pub use run::{Buffers, InBlock, Mismatch, Run, Side, Work};
 pub use schedule::{Action, Schedule, Step};
 
 /// Most processes of a communicator that has a board: the stages of a barrier are bounded.

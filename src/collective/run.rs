@@ -1,6 +1,6 @@
 //! The execution of a schedule over a board.
 
-use super::board::{Board, Content, Position};
+use super::board::{Board, Content, Draft, Position, Published};
 use super::schedule::{Action, Schedule};
 
 /// How what another process has published differs from what this one expects.
@@ -12,6 +12,23 @@ pub enum Mismatch {
     Shorter,
     /// It is of another operation.
     Operation,
+}
+
+impl Content {
+    /// How what another process has published differs from this, which this one has called for.
+    #[inline]
+    #[must_use]
+    pub fn mismatch(self, other: Content) -> Option<Mismatch> {
+        if other == self {
+            return None;
+        }
+        let length = |content: Content| (content.note(), content.bytes);
+        Some(match length(other).cmp(&length(self)) {
+            std::cmp::Ordering::Greater => Mismatch::Longer,
+            std::cmp::Ordering::Less => Mismatch::Shorter,
+            std::cmp::Ordering::Equal => Mismatch::Operation,
+        })
+    }
 }
 
 /// The memory that a run works on.
@@ -36,6 +53,8 @@ pub struct Run {
     /// What the block has.
     content: Content,
     mismatch: Option<Mismatch>,
+    /// Other processes that [`Action::CollectAll`] has collected from.
+    collected: u32,
 }
 
 impl Run {
@@ -48,7 +67,13 @@ impl Run {
     ) -> Self {
         assert!(called.bytes as usize <= board.content_max());
         board.begin(position);
-        Run { pending: schedule.all(), called, content: called, mismatch: None }
+        Run { pending: schedule.all(), called, content: called, mismatch: None, collected: 0 }
+    }
+
+    /// What this process has called for, or what it has taken from another one.
+    #[must_use]
+    pub fn content(&self) -> Content {
+        self.content
     }
 
     /// The first difference that was found between processes.
@@ -59,7 +84,7 @@ impl Run {
 
     /// Does all steps that can be done. True if the collective is complete. Do not call it again
     /// then.
-    /// `fold` reduces its first argument into its second.
+    /// `fold` reduces its first argument into its second, as the left operand.
     #[inline]
     pub fn advance(
         &mut self,
@@ -67,7 +92,19 @@ impl Run {
         board: &Board<'_>,
         position: &Position,
         buffers: &mut Buffers<'_>,
-        mut fold: impl FnMut(&[u8], &mut [u8]),
+        fold: impl FnMut(&[u8], &mut [u8]),
+    ) -> bool {
+        self.advance_with(schedule, board, position, &mut InBlock { buffers, input: None, fold })
+    }
+
+    /// As [`advance`](Self::advance), with contents that `work` writes and collects.
+    #[inline]
+    pub fn advance_with(
+        &mut self,
+        schedule: &Schedule,
+        board: &Board<'_>,
+        position: &Position,
+        work: &mut impl Work,
     ) -> bool {
         // Predecessors come first, so one pass finds all that can be done.
         let mut rest = self.pending;
@@ -75,9 +112,7 @@ impl Run {
             let at = rest.trailing_zeros();
             rest &= rest - 1;
             let step = schedule.steps()[at as usize];
-            if step.after & self.pending == 0
-                && self.perform(step.action, board, position, buffers, &mut fold)
-            {
+            if step.after & self.pending == 0 && self.perform(step.action, board, position, work) {
                 self.pending &= !(1 << at);
             }
         }
@@ -94,47 +129,137 @@ impl Run {
         action: Action,
         board: &Board<'_>,
         position: &Position,
-        buffers: &mut Buffers<'_>,
-        fold: &mut impl FnMut(&[u8], &mut [u8]),
+        work: &mut impl Work,
     ) -> bool {
         let (from, stage) = match action {
             Action::Publish { stage } => {
-                return board.publish(position, stage, self.content, buffers.block);
+                let content = self.content;
+                return board
+                    .publish_parts(position, stage, content, |draft| work.write(content, draft));
+            }
+            Action::CollectAll { stage } => {
+                while self.collected + 1 < board.ranks() {
+                    let from = (board.me() + 1 + self.collected) % board.ranks();
+                    let Some(published) = board.look(position, from, stage) else { return false };
+                    self.collect(from, &published, work);
+                    self.collected += 1;
+                }
+                return true;
             }
             Action::Await { from, stage }
             | Action::Take { from, stage }
-            | Action::Fold { from, stage } => (from, stage),
+            | Action::Fold { from, stage }
+            | Action::Append { from, stage }
+            | Action::Collect { from, stage } => (from, stage),
         };
         let Some(published) = board.look(position, from, stage) else { return false };
-        let differs = self.compare(published.content);
+        if let Action::Collect { .. } = action {
+            self.collect(from, &published, work);
+            return true;
+        }
+        let mismatch = self.called.mismatch(published.content);
+        self.note(mismatch);
         match action {
             Action::Take { .. } => {
                 // Passed on as it came, so that all processes see what the first one has called.
-                published.read(buffers.block);
+                work.take(&published);
                 self.content = published.content;
             }
-            Action::Fold { .. } if !differs => {
-                published.read(buffers.operand);
-                let bytes = self.called.bytes as usize;
-                fold(&buffers.operand[..bytes], &mut buffers.block[..bytes]);
-            }
+            Action::Fold { .. } if mismatch.is_none() => work.fold(&published, Side::Left),
+            Action::Append { .. } if mismatch.is_none() => work.fold(&published, Side::Right),
             _ => {}
         }
         true
     }
 
-    /// Whether a content differs from what this process has called for. Notes the first difference.
-    #[inline]
-    fn compare(&mut self, content: Content) -> bool {
-        if content == self.called {
-            return false;
-        }
-        let mismatch = match content.bytes.cmp(&self.called.bytes) {
-            std::cmp::Ordering::Greater => Mismatch::Longer,
-            std::cmp::Ordering::Less => Mismatch::Shorter,
-            std::cmp::Ordering::Equal => Mismatch::Operation,
+    fn collect(&mut self, from: u32, published: &Published<'_>, work: &mut impl Work) {
+        let mismatch = match self.called.kind() == published.content.kind() {
+            true => work.collect(from, published),
+            false => Some(Mismatch::Operation),
         };
-        self.mismatch.get_or_insert(mismatch);
-        true
+        self.note(mismatch);
+    }
+
+    /// Notes the first difference.
+    #[inline]
+    fn note(&mut self, mismatch: Option<Mismatch>) {
+        self.mismatch = self.mismatch.or(mismatch);
+    }
+}
+
+/// Where what is folded in stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Before the block.
+    Left,
+    /// After it.
+    Right,
+}
+
+/// What a collective does with contents: its memory, and the operation.
+pub trait Work {
+    /// Writes what this process publishes.
+    fn write(&mut self, content: Content, draft: &Draft<'_>);
+    /// Replaces the block by what another process has published.
+    fn take(&mut self, _published: &Published<'_>) {}
+    /// Reduces what another process has published into the block.
+    fn fold(&mut self, _published: &Published<'_>, _side: Side) {}
+    /// Collects what process `from` has published. Returns a difference from what this process has
+    /// called for.
+    fn collect(&mut self, _from: u32, _published: &Published<'_>) -> Option<Mismatch> {
+        None
+    }
+}
+
+/// A collective on a block.
+#[derive(Debug)]
+pub struct InBlock<'a, 'b, F> {
+    /// The memory.
+    pub buffers: &'a mut Buffers<'b>,
+    /// The contribution, as long as it is not in the block.
+    pub input: Option<&'a [u8]>,
+    /// Reduces its first argument into its second, as the left operand.
+    pub fold: F,
+}
+
+impl<F> InBlock<'_, '_, F> {
+    /// Copies the contribution to the block, unless it is there or has been replaced.
+    pub fn settle(&mut self) {
+        if let Some(input) = self.input.take() {
+            self.buffers.block[..input.len()].copy_from_slice(input);
+        }
+    }
+}
+
+impl<F: FnMut(&[u8], &mut [u8])> Work for InBlock<'_, '_, F> {
+    #[inline]
+    fn write(&mut self, content: Content, draft: &Draft<'_>) {
+        let data = self.input.unwrap_or(&*self.buffers.block);
+        draft.write(0, &data[..content.bytes as usize]);
+    }
+
+    #[inline]
+    fn take(&mut self, published: &Published<'_>) {
+        self.input = None;
+        // A block that is too short is an error, and keeps its content.
+        if published.content.bytes as usize <= self.buffers.block.len() {
+            published.read(self.buffers.block);
+        }
+    }
+
+    #[inline]
+    fn fold(&mut self, published: &Published<'_>, side: Side) {
+        self.settle();
+        let bytes = published.content.bytes as usize;
+        let (block, operand) =
+            (&mut self.buffers.block[..bytes], &mut self.buffers.operand[..bytes]);
+        match side {
+            Side::Left => published.with(operand, |operand| (self.fold)(operand, block)),
+            Side::Right => {
+                published.read(operand);
+                (self.fold)(block, operand);
+                block.copy_from_slice(operand);
+            }
+        }
     }
 }

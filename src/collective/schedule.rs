@@ -26,11 +26,32 @@ pub enum Action {
         /// The slot.
         stage: u8,
     },
-    /// Waits likewise, and reduces what the process has published into the block.
+    /// Waits likewise, and reduces what the process has published into the block, as its left
+    /// operand.
     Fold {
         /// Rank of the process.
         from: u32,
         /// The slot.
+        stage: u8,
+    },
+    /// Waits likewise, and reduces what the process has published into the block, as its right
+    /// operand.
+    Append {
+        /// Rank of the process.
+        from: u32,
+        /// The slot.
+        stage: u8,
+    },
+    /// Waits likewise, and passes what the process has published to the caller.
+    Collect {
+        /// Rank of the process.
+        from: u32,
+        /// The slot.
+        stage: u8,
+    },
+    /// Does that for each other process, beginning with the next one. At most once in a schedule.
+    CollectAll {
+        /// The slots.
         stage: u8,
     },
 }
@@ -56,7 +77,7 @@ const STEPS_MAX: usize = 64;
 
 /// Most processes for which each reads what all others have published. With more, trees take fewer
 /// cache misses per process.
-const FLAT_MAX: u32 = 8;
+pub const FLAT_MAX: u32 = 8;
 
 impl Schedule {
     fn new(synchronizes: bool) -> Self {
@@ -130,37 +151,123 @@ pub fn broadcast(me: u32, ranks: u32, root: u32) -> Schedule {
     schedule
 }
 
-/// A reduction to `root` along a binomial tree. The blocks are folded in an order that depends on
-/// the ranks only, so that a repeated run gives the same result.
+/// A reduction to `root`, whose block has the result. The contributions are operands in the order
+/// of the ranks, grouped in a way that depends on the number of processes only, so that a repeated
+/// run gives the same result [CL-2]. Among a few processes, the root folds all blocks. Among more,
+/// they are reduced to rank 0 along a tree, which passes the result to the root.
 #[must_use]
 pub fn reduce(me: u32, ranks: u32, root: u32) -> Schedule {
     let mut schedule = Schedule::new(false);
-    gather(&mut schedule, Tree { me, ranks, root }, 0);
+    if ranks > FLAT_MAX {
+        let gathered = gather_up(&mut schedule, Tree { me, ranks, root: 0 }, 0);
+        if root != 0 && me == 0 {
+            schedule.add(Action::Publish { stage: 1 }, gathered);
+        } else if root != 0 && me == root {
+            schedule.add(Action::Take { from: 0, stage: 1 }, gathered);
+        }
+    } else if me == root {
+        fold_all(&mut schedule, me, ranks);
+    } else {
+        schedule.add(Action::Publish { stage: 0 }, 0);
+    }
     schedule
 }
 
 /// A reduction whose result all processes get, the same in all of them [CL-2]. Among a few
-/// processes, each folds all blocks in the order of their ranks. Among more, the blocks are reduced
-/// to rank 0 along a tree, and the result returns along it.
+/// processes, each folds all blocks. Among more, the blocks are reduced to rank 0 along a tree, and
+/// the result returns along it. The order is that of [`reduce`].
 #[must_use]
 pub fn allreduce(me: u32, ranks: u32) -> Schedule {
     let mut schedule = Schedule::new(true);
     if ranks > FLAT_MAX {
         let tree = Tree { me, ranks, root: 0 };
-        let gathered = gather(&mut schedule, tree, 0);
+        let gathered = gather_up(&mut schedule, tree, 0);
         spread(&mut schedule, tree, 1, gathered);
-        return schedule;
+    } else {
+        fold_all(&mut schedule, me, ranks);
     }
-    if ranks == 1 {
-        return schedule;
+    schedule
+}
+
+/// A prefix reduction among a few processes: each folds the blocks of all that precede it, and its
+/// own if it is `inclusive`. Otherwise the block of rank 0 is its contribution.
+#[must_use]
+pub fn scan(me: u32, ranks: u32, inclusive: bool) -> Schedule {
+    assert!(ranks <= FLAT_MAX, "a scan of {ranks} processes");
+    let mut schedule = Schedule::new(false);
+    let mut before = 0;
+    if me + 1 < ranks {
+        before = schedule.add(Action::Publish { stage: 0 }, 0);
     }
-    // The own contribution is folded in its turn, and by then it is in the slot only.
-    let mut before = schedule.add(Action::Publish { stage: 0 }, 0);
-    if me != 0 {
-        before = schedule.add(Action::Take { from: 0, stage: 0 }, before);
+    for from in (0..me).rev() {
+        before = match inclusive || from + 1 < me {
+            true => schedule.add(Action::Fold { from, stage: 0 }, before),
+            false => schedule.add(Action::Take { from, stage: 0 }, before),
+        };
     }
-    for from in 1..ranks {
-        before = schedule.add(Action::Fold { from, stage: 0 }, before);
+    schedule
+}
+
+/// The root collects what all others publish.
+#[must_use]
+pub fn gather(me: u32, ranks: u32, root: u32) -> Schedule {
+    let mut schedule = Schedule::new(me == root);
+    if ranks > 1 {
+        let stage = 0;
+        let action =
+            if me == root { Action::CollectAll { stage } } else { Action::Publish { stage } };
+        schedule.add(action, 0);
+    }
+    schedule
+}
+
+/// All others collect what the root publishes.
+#[must_use]
+pub fn scatter(me: u32, ranks: u32, root: u32) -> Schedule {
+    let mut schedule = Schedule::new(false);
+    if ranks > 1 {
+        let publish = Action::Publish { stage: 0 };
+        let action = if me == root { publish } else { Action::Collect { from: root, stage: 0 } };
+        schedule.add(action, 0);
+    }
+    schedule
+}
+
+/// A gather in which all others collect what the root publishes, too.
+#[must_use]
+pub fn announced_gather(me: u32, ranks: u32, root: u32) -> Schedule {
+    let mut schedule = Schedule::new(me == root);
+    if ranks > 1 {
+        let stage = 0;
+        schedule.add(Action::Publish { stage }, 0);
+        let collect = Action::Collect { from: root, stage };
+        schedule.add(if me == root { Action::CollectAll { stage } } else { collect }, 0);
+    }
+    schedule
+}
+
+/// Each process collects what all others publish.
+#[must_use]
+pub fn exchange(ranks: u32) -> Schedule {
+    let mut schedule = Schedule::new(true);
+    if ranks > 1 {
+        // What is sent must have left before what is received may replace it.
+        let published = schedule.add(Action::Publish { stage: 0 }, 0);
+        schedule.add(Action::CollectAll { stage: 0 }, published);
+    }
+    schedule
+}
+
+/// An exchange among a few processes in which each collects from the last rank to the first.
+#[must_use]
+pub fn ordered_exchange(me: u32, ranks: u32) -> Schedule {
+    assert!(ranks <= FLAT_MAX, "an ordered exchange of {ranks} processes");
+    let mut schedule = Schedule::new(true);
+    if ranks > 1 {
+        let mut before = schedule.add(Action::Publish { stage: 0 }, 0);
+        for from in (0..ranks).rev().filter(|from| *from != me) {
+            before = schedule.add(Action::Collect { from, stage: 0 }, before);
+        }
     }
     schedule
 }
@@ -203,11 +310,29 @@ impl Tree {
     }
 }
 
-/// Folds the children's blocks, and publishes the sum for the parent. Returns the last step's bit.
-fn gather(schedule: &mut Schedule, tree: Tree, stage: u8) -> u64 {
+/// Folds all blocks from the last rank to the first. Returns the last step's bit.
+fn fold_all(schedule: &mut Schedule, me: u32, ranks: u32) -> u64 {
+    let last = ranks - 1;
+    if last == 0 {
+        return 0;
+    }
+    // The own contribution is folded in its turn, and by then it is in the slot only.
+    let mut before = schedule.add(Action::Publish { stage: 0 }, 0);
+    if me != last {
+        before = schedule.add(Action::Take { from: last, stage: 0 }, before);
+    }
+    for from in (0..last).rev() {
+        before = schedule.add(Action::Fold { from, stage: 0 }, before);
+    }
+    before
+}
+
+/// Appends the children's blocks, and publishes the sum for the parent. Returns the last step's
+/// bit.
+fn gather_up(schedule: &mut Schedule, tree: Tree, stage: u8) -> u64 {
     let mut before = 0;
     for from in tree.children() {
-        before = schedule.add(Action::Fold { from, stage }, before);
+        before = schedule.add(Action::Append { from, stage }, before);
     }
     match tree.parent() {
         Some(_) => schedule.add(Action::Publish { stage }, before),

@@ -4,8 +4,10 @@
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;
 use loom::thread;
-use mpix_rma::collective::schedule::{allreduce, barrier, broadcast};
-use mpix_rma::collective::{Board, BoardShape, Buffers, Content, Position, Run, Schedule};
+use mpix_rma::collective::schedule::{allreduce, barrier, broadcast, exchange, gather};
+use mpix_rma::collective::{
+    Board, BoardShape, Buffers, Content, Draft, Mismatch, Position, Published, Run, Schedule, Work,
+};
 
 /// A slot is reused in the collective after the next one, and contents of two words do not fit into
 /// the words that each process publishes with its stamp.
@@ -86,6 +88,62 @@ fn an_allreduce_sums_all_contributions() {
         let schedule = allreduce(process.me, 2);
         for value in [1, 3] {
             assert_eq!(process.run(&schedule, value + process.me as u8, 16), [2 * value + 1; 2]);
+        }
+    });
+}
+
+/// A content of two parts, and what was collected of the other process's.
+struct Parts {
+    own: u8,
+    others: [u8; BYTES],
+}
+
+impl Work for Parts {
+    fn write(&mut self, _: Content, draft: &Draft<'_>) {
+        draft.write(0, &[self.own; 24]);
+        draft.write(24, &[self.own + 1; BYTES - 24]);
+    }
+    fn collect(&mut self, _: u32, published: &Published<'_>) -> Option<Mismatch> {
+        published.read_part(0, &mut self.others[..24]);
+        published.with(&mut [0; BYTES], |bytes| self.others[24..].copy_from_slice(&bytes[24..]));
+        None
+    }
+}
+
+impl Process {
+    /// Runs one collective of parts. Returns the first and last byte that was collected.
+    fn collect(&mut self, schedule: &Schedule, own: u8) -> [u8; 2] {
+        let board = Board::new(&self.words, SHAPE, self.me);
+        let content = Content { bytes: BYTES as u32, code: 0 };
+        let mut run = Run::new(schedule, &board, &mut self.position, content);
+        let mut work = Parts { own, others: [0; BYTES] };
+        while !run.advance_with(schedule, &board, &self.position, &mut work) {
+            thread::yield_now();
+        }
+        [work.others[0], work.others[BYTES - 1]]
+    }
+}
+
+/// Each process gets what the other gives, twice in a row.
+#[test]
+fn an_exchange_collects_what_the_other_publishes() {
+    model(|process| {
+        let schedule = exchange(2);
+        for value in [10, 20] {
+            let theirs = value + 1 - process.me as u8;
+            assert_eq!(process.collect(&schedule, value + process.me as u8), [theirs, theirs + 1]);
+        }
+    });
+}
+
+/// A process that only publishes runs ahead by the depth of the board.
+#[test]
+fn a_root_collects_every_content() {
+    model(|process| {
+        let schedule = gather(process.me, 2, 0);
+        for value in [10, 20] {
+            let collected = process.collect(&schedule, value);
+            assert!(process.me == 1 || collected == [value, value + 1]);
         }
     });
 }

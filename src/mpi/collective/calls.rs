@@ -1,308 +1,356 @@
-//! `MPI_Barrier`, `MPI_Bcast` and `MPI_Allreduce`: on a schedule if all processes choose so, and
-//! otherwise by the host, driven.
+//! The interposed calls, `MPI_Barrier` and `MPI_Bcast`.
 
 use std::ffi::{c_int, c_void};
-use std::ptr::copy_nonoverlapping;
+use std::slice::from_raw_parts_mut;
 
-use super::communicators::{self, Claim, Collective, Communicator};
-use crate::collective::{Content, Mismatch};
-use crate::mpi::abi::error::{Fault, Place, raise};
-use crate::mpi::abi::host_calls;
+use super::communicators::{Collective, Communicator};
+use super::exchanges::{self, Lists, Triple, valid_root};
+use super::message::{Elements, Staged};
+use super::reductions::{self, Operands};
+use super::serve::{self, Host, Served, code, differs, serve};
+use super::varying::{self, TypedLists};
+use crate::collective::Content;
+use crate::collective::schedule::FLAT_MAX;
+use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
-use crate::mpi::datatype::{Predefined, derived, is_defined, predefined, reduction_of};
 use crate::mpi::progress::blocking::{broadcast_at_host, interpose};
 use crate::mpi::progress::drive;
-use crate::transport::datatype::element::reduction;
 
-/// Most bytes of a collective on a schedule. Longer ones are faster, or as fast, at the host.
-const BYTES_MAX: u64 = 2048;
-
-/// Codes of contents. An allreduce has its operation's code plus [`ALLREDUCE`].
-const BARRIER: u32 = 0;
-const BROADCAST: u32 = 1;
-const ALLREDUCE: u32 = 2;
-
-/// Serves a call that all processes of `comm` make and can run on a schedule, by `host` or `ours`.
-#[inline]
-fn serve(
-    call: &'static str,
-    comm: MPI_Comm,
-    host: impl FnOnce() -> c_int,
-    ours: impl FnOnce(&mut Communicator) -> Result<(), Fault>,
-) -> c_int {
-    const BUSY: &str = "comm is in use by another collective of this process";
-    let fault = match communicators::claim(comm) {
-        Claim::Host => return host(),
-        Claim::Unknown => {
-            let code = host();
-            if code == MPI_SUCCESS {
-                communicators::begin(comm);
-            }
-            return code;
-        }
-        Claim::Ours(mut own) => {
-            let result = ours(&mut own);
-            communicators::release(comm, own);
-            result.err()
-        }
-        Claim::Busy => Some(Fault::new(MPI_ERR_OTHER, BUSY)),
-    };
-    fault.map_or(MPI_SUCCESS, |fault| raise(call, Place::Communicator(comm), fault))
-}
-
-/// The error of a collective whose calls do not match between processes [CL-3].
-#[cold]
-fn differs(mismatch: Mismatch, shorter: c_int, operation: c_int) -> Fault {
-    match mismatch {
-        Mismatch::Longer => {
-            Fault::new(MPI_ERR_TRUNCATE, "count: another process has more data than this one")
-        }
-        Mismatch::Shorter => {
-            Fault::new(shorter, "count: another process has less data than this one")
-        }
-        Mismatch::Operation => {
-            Fault::new(operation, "another process has called with another operation")
-        }
-    }
-}
-
-fn barrier(comm: MPI_Comm) -> c_int {
-    let host = || drive::barrier(comm);
-    if !communicators::is_open() {
-        return host();
-    }
-    serve("MPI_Barrier", comm, host, |own| {
-        let content = Content { bytes: 0, code: BARRIER };
-        let mismatch = own.run(Collective::Barrier, content, |_, _| ());
-        mismatch.map_or(Ok(()), |mismatch| Err(differs(mismatch, MPI_ERR_OTHER, MPI_ERR_OTHER)))
-    })
-}
-
-/// Where the data of a broadcast are.
-#[derive(Clone, Copy)]
-struct Message {
-    buffer: *mut c_void,
-    count: c_int,
-    datatype: MPI_Datatype,
-    /// Bytes of data.
-    bytes: u32,
-    /// The data are the bytes at `buffer`.
-    dense: bool,
-}
-
-impl Message {
-    /// `None`: the host serves the call. It is too long, or empty, in all processes alike, or it is
-    /// wrong in this one.
-    fn new(buffer: *mut c_void, count: i64, datatype: MPI_Datatype) -> Option<Self> {
-        let known = predefined(datatype).filter(|known| known.is_dense());
-        let size = match known {
-            Some(known) => u64::from(known.size),
-            None if derived::is_committed(datatype) => {
-                let mut size = 0;
-                host_calls::type_size(datatype, &mut size);
-                u64::try_from(size).ok()?
-            }
-            None => return None,
-        };
-        let count = c_int::try_from(count).ok().filter(|count| *count > 0)?;
-        let bytes =
-            size.checked_mul(count as u64).filter(|bytes| (1..=BYTES_MAX).contains(bytes))?;
-        let dense = known.is_some();
-        let valid = !dense || !buffer.is_null();
-        valid.then_some(Message { buffer, count, datatype, bytes: bytes as u32, dense })
-    }
-
-    /// Copies the data to `block`.
-    ///
-    /// # Safety
-    /// The application may read the message, and `block` has room for [`BYTES_MAX`] bytes.
-    unsafe fn copy_to(&self, block: *mut c_void, comm: MPI_Comm) {
-        // SAFETY: the contract of this function; packed data of a known datatype take its size.
-        unsafe {
-            if self.dense {
-                let bytes = self.bytes as usize;
-                return copy_nonoverlapping(self.buffer.cast::<u8>(), block.cast(), bytes);
-            }
-            self.with_base(|buffer, count, datatype| {
-                let (room, mut at) = (BYTES_MAX as c_int, 0);
-                PMPI_Pack(buffer, count, datatype, block, room, &raw mut at, comm);
-            });
-        }
-    }
-
-    /// Copies the data from `block`.
-    ///
-    /// # Safety
-    /// The application may write the message, and `block` has [`BYTES_MAX`] bytes.
-    unsafe fn copy_from(&self, block: *const c_void, comm: MPI_Comm) {
-        // SAFETY: the contract of this function; packed data of a known datatype take its size.
-        unsafe {
-            if self.dense {
-                let bytes = self.bytes as usize;
-                return copy_nonoverlapping(block.cast::<u8>(), self.buffer.cast(), bytes);
-            }
-            self.with_base(|buffer, count, datatype| {
-                let (room, mut at) = (BYTES_MAX as c_int, 0);
-                PMPI_Unpack(block, room, &raw mut at, buffer, count, datatype, comm);
-            });
-        }
-    }
-
-    /// Runs `body` on the message with a buffer that is not NULL. MPICH refuses to pack at
-    /// `MPI_BOTTOM`, so there the datatype is moved by the address of another buffer.
-    fn with_base(&self, body: impl FnOnce(*mut c_void, c_int, MPI_Datatype)) {
-        if !self.buffer.is_null() {
-            return body(self.buffer, self.count, self.datatype);
-        }
-        let mut base = 0u64;
-        let base = (&raw mut base).cast::<c_void>();
-        let mut moved = MPI_DATATYPE_NULL;
-        if host_calls::type_moved(self.datatype, self.count, -(base as isize), &mut moved)
-            == MPI_SUCCESS
-        {
-            host_calls::type_commit(&mut moved);
-            body(base, 1, moved);
-            host_calls::type_free(&mut moved);
-        }
-    }
-}
+/// Most bytes of a broadcast among a few processes. Longer ones are as fast at the host.
+const BYTES_MAX: usize = 1 << 20;
+/// Most bytes of a broadcast among more, along a tree.
+const TREE_BYTES_MAX: usize = 2048;
 
 /// # Safety
 /// As MPI says of `MPI_Bcast`.
 unsafe fn broadcast(
-    (buffer, count, datatype): (*mut c_void, i64, MPI_Datatype),
+    message: Triple,
     root: c_int,
     comm: MPI_Comm,
-    host: impl FnOnce() -> c_int,
+    host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
 ) -> c_int {
-    if !communicators::is_open() {
-        return host();
-    }
-    let Some(message) = Message::new(buffer, count, datatype) else { return host() };
     serve("MPI_Bcast", comm, host, |own| {
-        let Some(root) = u32::try_from(root).ok().filter(|root| *root < own.ranks()) else {
+        let Some(message) = Elements::new(message.0, message.1, message.2) else {
+            return Ok(Served::Wrong);
+        };
+        let Some(root) = valid_root(own, root) else {
             return Err(Fault::new(MPI_ERR_ROOT, "root is not a rank of comm"));
         };
-        let me = own.me();
-        if me == root {
-            // SAFETY: the application's message; a block has room for the longest content.
-            unsafe { message.copy_to(own.block(), comm) };
+        let max = if own.ranks() <= FLAT_MAX { BYTES_MAX } else { TREE_BYTES_MAX };
+        if !(1..=max).contains(&message.bytes) {
+            return Ok(Served::AtHost);
         }
-        let content = Content { bytes: message.bytes, code: BROADCAST };
-        let mismatch = own.run(Collective::Broadcast { root }, content, |_, _| ());
-        if let Some(mismatch) = mismatch {
-            return Err(differs(mismatch, MPI_ERR_OTHER, MPI_ERR_OTHER));
-        }
-        if me != root {
-            // SAFETY: the application's message; the block has as many bytes of data.
-            unsafe { message.copy_from(own.block(), comm) };
-        }
-        Ok(())
-    })
-}
-
-/// The bytes of an allreduce that can run on a schedule. `None`: it is too long or empty, or its
-/// operation or datatype is not predefined, in all processes alike.
-fn reducible(count: i64, datatype: MPI_Datatype, op: MPI_Op) -> Option<(u32, u32)> {
-    let known = predefined(datatype).filter(|known: &&Predefined| known.is_dense())?;
-    let op = reduction_of(op).filter(|op| {
-        ![reduction::REPLACE, reduction::NO_OP].contains(op)
-            && is_defined(*op, known)
-            && known.supports(*op)
-    })?;
-    let bytes = known.bytes(u64::try_from(count).ok()?)?;
-    (1..=BYTES_MAX).contains(&bytes).then_some((bytes as u32, ALLREDUCE + u32::from(op.0)))
-}
-
-/// # Safety
-/// As MPI says of `MPI_Allreduce`.
-unsafe fn allreduce(
-    (sendbuf, recvbuf): (*const c_void, *mut c_void),
-    (count, datatype, op): (i64, MPI_Datatype, MPI_Op),
-    comm: MPI_Comm,
-    host: impl FnOnce() -> c_int,
-) -> c_int {
-    if !communicators::is_open() {
-        return host();
-    }
-    let Some((bytes, code)) = reducible(count, datatype, op) else { return host() };
-    let in_place = sendbuf == MPI_IN_PLACE.cast_const();
-    let from = if in_place { recvbuf.cast_const() } else { sendbuf };
-    // The host reports wrong buffers.
-    let aliased = !in_place && sendbuf == recvbuf.cast_const();
-    if from.is_null() || recvbuf.is_null() || recvbuf == MPI_IN_PLACE || aliased {
-        return host();
-    }
-    serve("MPI_Allreduce", comm, host, |own| {
-        let content = Content { bytes, code };
-        let length = bytes as usize;
-        // SAFETY: the application's buffers have that many bytes, and so has the block.
-        unsafe { copy_nonoverlapping(from.cast::<u8>(), own.block().cast(), length) };
-        let mismatch = own.run(Collective::Allreduce, content, |input, inout| {
-            // SAFETY: both have `count` elements, and neither overlaps the other.
-            unsafe {
-                PMPI_Reduce_local(
-                    input.as_ptr().cast(),
-                    inout.as_mut_ptr().cast(),
-                    count as c_int,
-                    datatype,
-                    op,
-                );
+        // SAFETY: the application's message, as MPI says of the call.
+        unsafe {
+            if own.me() == root {
+                let source = Staged::source(&message, comm);
+                pass(own, root, source.base(), message.bytes)?;
+            } else {
+                let sink = Staged::sink(&message);
+                pass(own, root, sink.base(), message.bytes)?;
+                sink.deliver(&message, comm);
             }
-        });
-        if let Some(mismatch) = mismatch {
-            return Err(differs(mismatch, MPI_ERR_TRUNCATE, MPI_ERR_OP));
         }
-        // SAFETY: as above.
-        unsafe { copy_nonoverlapping(own.block().cast::<u8>(), recvbuf.cast(), length) };
-        Ok(())
+        Ok(Served::Done)
     })
+}
+
+/// Broadcasts bytes in pieces, each a collective of the board.
+///
+/// # Safety
+/// There are so many bytes at `base`, which this process may read, and write if it is not the root.
+unsafe fn pass(
+    own: &mut Communicator,
+    root: u32,
+    base: *mut u8,
+    bytes: usize,
+) -> Result<(), Fault> {
+    let (which, room) = (Collective::Broadcast { root }, own.content_max());
+    let mut pieces = bytes.div_ceil(room);
+    let note = (pieces as u32 - 1) << 16;
+    let mut fault = None;
+    let mut at = 0;
+    while at < pieces {
+        let length = room.min(bytes.saturating_sub(at * room));
+        let content = Content { bytes: length as u32, code: code::BROADCAST | note };
+        let (published, mismatch) = if fault.is_some() {
+            // What the root publishes further is dropped.
+            own.run_on_block(which, Content { bytes: 0, ..content })
+        } else {
+            // SAFETY: within the caller's bytes.
+            let piece = unsafe { from_raw_parts_mut(base.add(at * room), length) };
+            own.pass_on(which, content, piece)
+        };
+        if let Some(mismatch) = mismatch.filter(|_| fault.is_none()) {
+            fault = Some(differs(mismatch, MPI_ERR_OTHER, MPI_ERR_OTHER));
+            pieces = published.note() as usize + 1;
+        }
+        at += 1;
+    }
+    fault.map_or(Ok(()), Err)
+}
+
+/// The host's forms of a call.
+macro_rules! host {
+    ($nonblocking:ident $blocking:ident($($arg:expr),* $(,)?)) => {
+        Host {
+            driven: || drive::through(|request| $nonblocking($($arg,)* request), Status::ignored()),
+            blocking: || $blocking($($arg),*),
+        }
+    };
 }
 
 interpose! {
     drive::collectives;
-    MPI_Barrier(comm: MPI_Comm) => PMPI_Barrier, barrier(comm);
+    MPI_Barrier(comm: MPI_Comm) => PMPI_Barrier, {
+        // Never the blocking form: the schedule serves a communicator with a board.
+        let host = Host { driven: || drive::barrier(comm), blocking: || PMPI_Barrier(comm) };
+        serve("MPI_Barrier", comm, host, serve::barrier)
+    };
 }
 
-/// The calls with counts, for one type of counts.
+/// The calls with counts, for one type of counts and of displacements.
 macro_rules! counted {
-    ($count:ty; $bcast:ident $pbcast:ident $ibcast:ident;
-     $allreduce:ident $pallreduce:ident $iallreduce:ident) => {
+    ($count:ty, $displ:ty;
+     bcast: $bcast:ident $pbcast:ident $ibcast:ident;
+     allreduce: $allreduce:ident $pallreduce:ident $iallreduce:ident;
+     reduce: $reduce:ident $preduce:ident $ireduce:ident;
+     scan: $scan:ident $pscan:ident $iscan:ident;
+     exscan: $exscan:ident $pexscan:ident $iexscan:ident;
+     block: $block:ident $pblock:ident $iblock:ident;
+     reduce_scatter: $reduce_scatter:ident $preduce_scatter:ident $ireduce_scatter:ident;
+     gather: $gather:ident $pgather:ident $igather:ident;
+     scatter: $scatter:ident $pscatter:ident $iscatter:ident;
+     allgather: $allgather:ident $pallgather:ident $iallgather:ident;
+     alltoall: $alltoall:ident $palltoall:ident $ialltoall:ident;
+     gatherv: $gatherv:ident $pgatherv:ident $igatherv:ident;
+     scatterv: $scatterv:ident $pscatterv:ident $iscatterv:ident;
+     allgatherv: $allgatherv:ident $pallgatherv:ident $iallgatherv:ident;
+     alltoallv: $alltoallv:ident $palltoallv:ident $ialltoallv:ident;
+     alltoallw: $alltoallw:ident $palltoallw:ident $ialltoallw:ident $(;)?) => {
         interpose! {
             drive::collectives;
             $bcast(
                 buffer: *mut c_void, count: $count, datatype: MPI_Datatype, root: c_int,
                 comm: MPI_Comm,
             ) => $pbcast,
-                broadcast((buffer, i64::from(count), datatype), root, comm, || {
-                    broadcast_at_host(comm, |request| {
+                broadcast((buffer, i64::from(count), datatype), root, comm, Host {
+                    driven: || broadcast_at_host(comm, |request| {
                         $ibcast(buffer, count, datatype, root, comm, request)
-                    })
+                    }),
+                    blocking: || $pbcast(buffer, count, datatype, root, comm),
                 });
             $allreduce(
                 sendbuf: *const c_void, recvbuf: *mut c_void, count: $count,
                 datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm,
             ) => $pallreduce,
-                allreduce((sendbuf, recvbuf), (i64::from(count), datatype, op), comm, || {
-                    let start = |request| {
-                        $iallreduce(sendbuf, recvbuf, count, datatype, op, comm, request)
-                    };
-                    drive::through(start, Status::ignored())
-                });
+                reductions::allreduce(
+                    Operands { sendbuf, recvbuf, count: i64::from(count), datatype, op }, comm,
+                    host!($iallreduce $pallreduce(sendbuf, recvbuf, count, datatype, op, comm)));
+            $reduce(
+                sendbuf: *const c_void, recvbuf: *mut c_void, count: $count,
+                datatype: MPI_Datatype, op: MPI_Op, root: c_int, comm: MPI_Comm,
+            ) => $preduce, {
+                let all = Operands { sendbuf, recvbuf, count: i64::from(count), datatype, op };
+                let host = Host {
+                    driven: || drive::through(|request| {
+                        $ireduce(sendbuf, recvbuf, count, datatype, op, root, comm, request)
+                    }, Status::ignored()),
+                    blocking: || reductions::reduce_at_host(all, root, comm, |sendbuf| {
+                        $preduce(sendbuf, recvbuf, count, datatype, op, root, comm)
+                    }),
+                };
+                reductions::reduce(all, root, comm, host)
+            };
+            $scan(
+                sendbuf: *const c_void, recvbuf: *mut c_void, count: $count,
+                datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm,
+            ) => $pscan,
+                reductions::scan(
+                    Operands { sendbuf, recvbuf, count: i64::from(count), datatype, op }, true,
+                    comm, host!($iscan $pscan(sendbuf, recvbuf, count, datatype, op, comm)));
+            $exscan(
+                sendbuf: *const c_void, recvbuf: *mut c_void, count: $count,
+                datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm,
+            ) => $pexscan,
+                reductions::scan(
+                    Operands { sendbuf, recvbuf, count: i64::from(count), datatype, op }, false,
+                    comm, host!($iexscan $pexscan(sendbuf, recvbuf, count, datatype, op, comm)));
+            $block(
+                sendbuf: *const c_void, recvbuf: *mut c_void, count: $count,
+                datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm,
+            ) => $pblock,
+                reductions::reduce_scatter_block(
+                    Operands { sendbuf, recvbuf, count: i64::from(count), datatype, op }, comm,
+                    host!($iblock $pblock(sendbuf, recvbuf, count, datatype, op, comm)));
+            $reduce_scatter(
+                sendbuf: *const c_void, recvbuf: *mut c_void, counts: *const $count,
+                datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm,
+            ) => $preduce_scatter,
+                reductions::reduce_scatter(
+                    Operands { sendbuf, recvbuf, count: 0, datatype, op }, counts, comm,
+                    host!($ireduce_scatter $preduce_scatter(
+                        sendbuf, recvbuf, counts, datatype, op, comm)));
+            $gather(
+                sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype,
+                recvbuf: *mut c_void, recvcount: $count, recvtype: MPI_Datatype, root: c_int,
+                comm: MPI_Comm,
+            ) => $pgather,
+                exchanges::gather(
+                    (sendbuf, i64::from(sendcount), sendtype),
+                    (recvbuf, i64::from(recvcount), recvtype), root, comm,
+                    host!($igather $pgather(
+                        sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm)));
+            $scatter(
+                sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype,
+                recvbuf: *mut c_void, recvcount: $count, recvtype: MPI_Datatype, root: c_int,
+                comm: MPI_Comm,
+            ) => $pscatter,
+                exchanges::scatter(
+                    (sendbuf, i64::from(sendcount), sendtype),
+                    (recvbuf, i64::from(recvcount), recvtype), root, comm,
+                    host!($iscatter $pscatter(
+                        sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm)));
+            $allgather(
+                sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype,
+                recvbuf: *mut c_void, recvcount: $count, recvtype: MPI_Datatype, comm: MPI_Comm,
+            ) => $pallgather,
+                exchanges::allgather(
+                    (sendbuf, i64::from(sendcount), sendtype),
+                    (recvbuf, i64::from(recvcount), recvtype), comm,
+                    host!($iallgather $pallgather(
+                        sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)));
+            $alltoall(
+                sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype,
+                recvbuf: *mut c_void, recvcount: $count, recvtype: MPI_Datatype, comm: MPI_Comm,
+            ) => $palltoall,
+                exchanges::alltoall(
+                    (sendbuf, i64::from(sendcount), sendtype),
+                    (recvbuf, i64::from(recvcount), recvtype), comm,
+                    host!($ialltoall $palltoall(
+                        sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)));
+            $gatherv(
+                sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype,
+                recvbuf: *mut c_void, recvcounts: *const $count, displs: *const $displ,
+                recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm,
+            ) => $pgatherv,
+                varying::gatherv(
+                    (sendbuf, i64::from(sendcount), sendtype),
+                    Lists {
+                        buffer: recvbuf, counts: recvcounts, displacements: displs,
+                        datatype: recvtype,
+                    },
+                    root, comm,
+                    host!($igatherv $pgatherv(
+                        sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root,
+                        comm)));
+            $scatterv(
+                sendbuf: *const c_void, sendcounts: *const $count, displs: *const $displ,
+                sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: $count,
+                recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm,
+            ) => $pscatterv,
+                varying::scatterv(
+                    Lists {
+                        buffer: sendbuf, counts: sendcounts, displacements: displs,
+                        datatype: sendtype,
+                    },
+                    (recvbuf, i64::from(recvcount), recvtype), root, comm,
+                    host!($iscatterv $pscatterv(
+                        sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root,
+                        comm)));
+            $allgatherv(
+                sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype,
+                recvbuf: *mut c_void, recvcounts: *const $count, displs: *const $displ,
+                recvtype: MPI_Datatype, comm: MPI_Comm,
+            ) => $pallgatherv,
+                exchanges::allgatherv(
+                    (sendbuf, i64::from(sendcount), sendtype),
+                    Lists {
+                        buffer: recvbuf, counts: recvcounts, displacements: displs,
+                        datatype: recvtype,
+                    },
+                    comm,
+                    host!($iallgatherv $pallgatherv(
+                        sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype,
+                        comm)));
+            $alltoallv(
+                sendbuf: *const c_void, sendcounts: *const $count, sdispls: *const $displ,
+                sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcounts: *const $count,
+                rdispls: *const $displ, recvtype: MPI_Datatype, comm: MPI_Comm,
+            ) => $palltoallv,
+                varying::alltoallv(
+                    Lists {
+                        buffer: sendbuf, counts: sendcounts, displacements: sdispls,
+                        datatype: sendtype,
+                    },
+                    Lists {
+                        buffer: recvbuf, counts: recvcounts, displacements: rdispls,
+                        datatype: recvtype,
+                    },
+                    comm,
+                    host!($ialltoallv $palltoallv(
+                        sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
+                        recvtype, comm)));
+            $alltoallw(
+                sendbuf: *const c_void, sendcounts: *const $count, sdispls: *const $displ,
+                sendtypes: *const MPI_Datatype, recvbuf: *mut c_void, recvcounts: *const $count,
+                rdispls: *const $displ, recvtypes: *const MPI_Datatype, comm: MPI_Comm,
+            ) => $palltoallw,
+                varying::alltoallw(
+                    TypedLists {
+                        buffer: sendbuf, counts: sendcounts, displacements: sdispls,
+                        datatypes: sendtypes,
+                    },
+                    TypedLists {
+                        buffer: recvbuf, counts: recvcounts, displacements: rdispls,
+                        datatypes: recvtypes,
+                    },
+                    comm,
+                    host!($ialltoallw $palltoallw(
+                        sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
+                        recvtypes, comm)));
         }
     };
 }
 
 counted! {
-    c_int;
-    MPI_Bcast PMPI_Bcast PMPI_Ibcast;
-    MPI_Allreduce PMPI_Allreduce PMPI_Iallreduce
+    c_int, c_int;
+    bcast: MPI_Bcast PMPI_Bcast PMPI_Ibcast;
+    allreduce: MPI_Allreduce PMPI_Allreduce PMPI_Iallreduce;
+    reduce: MPI_Reduce PMPI_Reduce PMPI_Ireduce;
+    scan: MPI_Scan PMPI_Scan PMPI_Iscan;
+    exscan: MPI_Exscan PMPI_Exscan PMPI_Iexscan;
+    block: MPI_Reduce_scatter_block PMPI_Reduce_scatter_block PMPI_Ireduce_scatter_block;
+    reduce_scatter: MPI_Reduce_scatter PMPI_Reduce_scatter PMPI_Ireduce_scatter;
+    gather: MPI_Gather PMPI_Gather PMPI_Igather;
+    scatter: MPI_Scatter PMPI_Scatter PMPI_Iscatter;
+    allgather: MPI_Allgather PMPI_Allgather PMPI_Iallgather;
+    alltoall: MPI_Alltoall PMPI_Alltoall PMPI_Ialltoall;
+    gatherv: MPI_Gatherv PMPI_Gatherv PMPI_Igatherv;
+    scatterv: MPI_Scatterv PMPI_Scatterv PMPI_Iscatterv;
+    allgatherv: MPI_Allgatherv PMPI_Allgatherv PMPI_Iallgatherv;
+    alltoallv: MPI_Alltoallv PMPI_Alltoallv PMPI_Ialltoallv;
+    alltoallw: MPI_Alltoallw PMPI_Alltoallw PMPI_Ialltoallw;
 }
 
 #[cfg(mpi_large_count)]
 counted! {
-    MPI_Count;
-    MPI_Bcast_c PMPI_Bcast_c PMPI_Ibcast_c;
-    MPI_Allreduce_c PMPI_Allreduce_c PMPI_Iallreduce_c
+    MPI_Count, MPI_Aint;
+    bcast: MPI_Bcast_c PMPI_Bcast_c PMPI_Ibcast_c;
+    allreduce: MPI_Allreduce_c PMPI_Allreduce_c PMPI_Iallreduce_c;
+    reduce: MPI_Reduce_c PMPI_Reduce_c PMPI_Ireduce_c;
+    scan: MPI_Scan_c PMPI_Scan_c PMPI_Iscan_c;
+    exscan: MPI_Exscan_c PMPI_Exscan_c PMPI_Iexscan_c;
+    block: MPI_Reduce_scatter_block_c PMPI_Reduce_scatter_block_c PMPI_Ireduce_scatter_block_c;
+    reduce_scatter: MPI_Reduce_scatter_c PMPI_Reduce_scatter_c PMPI_Ireduce_scatter_c;
+    gather: MPI_Gather_c PMPI_Gather_c PMPI_Igather_c;
+    scatter: MPI_Scatter_c PMPI_Scatter_c PMPI_Iscatter_c;
+    allgather: MPI_Allgather_c PMPI_Allgather_c PMPI_Iallgather_c;
+    alltoall: MPI_Alltoall_c PMPI_Alltoall_c PMPI_Ialltoall_c;
+    gatherv: MPI_Gatherv_c PMPI_Gatherv_c PMPI_Igatherv_c;
+    scatterv: MPI_Scatterv_c PMPI_Scatterv_c PMPI_Iscatterv_c;
+    allgatherv: MPI_Allgatherv_c PMPI_Allgatherv_c PMPI_Iallgatherv_c;
+    alltoallv: MPI_Alltoallv_c PMPI_Alltoallv_c PMPI_Ialltoallv_c;
+    alltoallw: MPI_Alltoallw_c PMPI_Alltoallw_c PMPI_Ialltoallw_c;
 }

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 use hashbrown::HashMap;
 
-use crate::collective::schedule::{allreduce, barrier, broadcast};
 use crate::collective::{
-    Board, BoardShape, Buffers, Content, Mismatch, Position, RANKS_MAX, Run, Schedule,
+    Board, BoardShape, Buffers, Content, InBlock, Mismatch, Position, RANKS_MAX, Run, Schedule,
+    Work, schedule,
 };
 use crate::engine::Rank;
 use crate::mpi::abi::host_calls;
@@ -152,11 +152,35 @@ fn insert(comm: MPI_Comm, entry: Entry) {
 }
 
 /// The collectives that have schedules.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Collective {
     Barrier,
     Broadcast { root: u32 },
     Allreduce,
+    Reduce { root: u32 },
+    Scan { inclusive: bool },
+    Gather { root: u32 },
+    AnnouncedGather { root: u32 },
+    Scatter { root: u32 },
+    Exchange,
+    OrderedExchange,
+}
+
+impl Collective {
+    fn schedule(self, me: u32, ranks: u32) -> Schedule {
+        match self {
+            Collective::Barrier => schedule::barrier(me, ranks),
+            Collective::Broadcast { root } => schedule::broadcast(me, ranks, root),
+            Collective::Allreduce => schedule::allreduce(me, ranks),
+            Collective::Reduce { root } => schedule::reduce(me, ranks, root),
+            Collective::Scan { inclusive } => schedule::scan(me, ranks, inclusive),
+            Collective::Gather { root } => schedule::gather(me, ranks, root),
+            Collective::AnnouncedGather { root } => schedule::announced_gather(me, ranks, root),
+            Collective::Scatter { root } => schedule::scatter(me, ranks, root),
+            Collective::Exchange => schedule::exchange(ranks),
+            Collective::OrderedExchange => schedule::ordered_exchange(me, ranks),
+        }
+    }
 }
 
 /// A communicator with a board.
@@ -167,13 +191,15 @@ pub(super) struct Communicator {
     position: Position,
     barrier: Schedule,
     allreduce: Schedule,
-    /// By root, each made at its first use.
-    broadcasts: HashMap<u32, Schedule>,
+    /// The others, each made at its first use.
+    schedules: HashMap<Collective, Schedule>,
     /// The block, and what is folded into it: aligned for elements of every datatype.
     block: Vec<u128>,
     operand: Vec<u128>,
     /// Collectives since the last round of progress.
     since_progress: u32,
+    /// The ranks of the node outnumber its cores, as at least one of the processes sees it.
+    crowded: bool,
 }
 
 /// Looks before a collective waits like other calls.
@@ -204,18 +230,30 @@ impl Communicator {
             .ok()
             .filter(|_| !carrier.failed)?;
         let words = shape.content_max.div_ceil(size_of::<u128>());
-        Some(Communicator {
+        let mut own = Communicator {
             scratch,
             shape,
             me,
             position: Position::default(),
-            barrier: barrier(me, ranks),
-            allreduce: allreduce(me, ranks),
-            broadcasts: HashMap::new(),
+            barrier: schedule::barrier(me, ranks),
+            allreduce: schedule::allreduce(me, ranks),
+            schedules: HashMap::new(),
             block: vec![0; words],
             operand: vec![0; words],
             since_progress: 0,
-        })
+            crowded: false,
+        };
+        own.crowded = own.is_any(oversubscribed());
+        Some(own)
+    }
+
+    /// Whether the answer of any process is yes.
+    fn is_any(&mut self, mine: bool) -> bool {
+        let mut block = [u8::from(mine)];
+        let content = Content { bytes: 1, code: 0 };
+        let either = |input: &[u8], inout: &mut [u8]| inout[0] |= input[0];
+        self.run_on(Collective::Allreduce, content, &mut block, either);
+        block[0] != 0
     }
 
     pub(super) fn ranks(&self) -> u32 {
@@ -226,32 +264,122 @@ impl Communicator {
         self.me
     }
 
-    /// The block: the contribution before [`run`](Self::run), the result after it.
-    pub(super) fn block(&mut self) -> *mut c_void {
-        self.block.as_mut_ptr().cast()
+    /// Memory with room for the longest content, aligned for elements of every datatype.
+    pub(super) fn memory(&mut self) -> &mut Vec<u128> {
+        &mut self.block
     }
 
-    /// Runs a collective, and makes progress while it waits. `fold` reduces its first argument
-    /// into its second.
+    /// Bytes of the longest content.
+    pub(super) fn content_max(&self) -> usize {
+        self.shape.content_max
+    }
+
+    /// Whether the host's blocking calls should be avoided, since they do not yield the core
+    /// [PR-4]. All processes get the same answer.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.crowded
+    }
+
+    /// Runs a collective on the [block](Self::block), as [`run_on`](Self::run_on).
     pub(super) fn run(
         &mut self,
         which: Collective,
         content: Content,
-        mut fold: impl FnMut(&[u8], &mut [u8]),
+        fold: impl FnMut(&[u8], &mut [u8]),
     ) -> Option<Mismatch> {
+        let mut block = std::mem::take(&mut self.block);
+        let mismatch = self.run_on(which, content, bytes_of(&mut block), fold).1;
+        self.block = block;
+        mismatch
+    }
+
+    /// As [`run`](Self::run), without an operation.
+    pub(super) fn run_on_block(
+        &mut self,
+        which: Collective,
+        content: Content,
+    ) -> (Content, Option<Mismatch>) {
+        let mut block = std::mem::take(&mut self.block);
+        let result = self.run_on(which, content, bytes_of(&mut block), |_, _| ());
+        self.block = block;
+        result
+    }
+
+    /// Runs a broadcast of `piece`. Where processes pass contents on, they need room for the
+    /// longest one, since a root may have called with more data.
+    pub(super) fn pass_on(
+        &mut self,
+        which: Collective,
+        content: Content,
+        piece: &mut [u8],
+    ) -> (Content, Option<Mismatch>) {
+        if self.shape.ranks <= schedule::FLAT_MAX {
+            return self.run_on(which, content, piece, |_, _| ());
+        }
+        bytes_of(&mut self.block)[..piece.len()].copy_from_slice(piece);
+        let result = self.run_on_block(which, content);
+        if result.1.is_none() {
+            piece.copy_from_slice(&bytes_of(&mut self.block)[..piece.len()]);
+        }
+        result
+    }
+
+    /// Runs a collective on a block, and makes progress while it waits. `fold` reduces its first
+    /// argument into its second. Returns what was published, by this process or by the one that the
+    /// block was taken from.
+    pub(super) fn run_on(
+        &mut self,
+        which: Collective,
+        content: Content,
+        block: &mut [u8],
+        fold: impl FnMut(&[u8], &mut [u8]),
+    ) -> (Content, Option<Mismatch>) {
+        let mut operand = std::mem::take(&mut self.operand);
+        let mut buffers = Buffers { block, operand: bytes_of(&mut operand) };
+        let mut work = InBlock { buffers: &mut buffers, input: None, fold };
+        let result = self.run_with(which, content, &mut work);
+        self.operand = operand;
+        result
+    }
+
+    /// Runs a reduction of `input` into a block, which has the result afterwards if this process
+    /// `has_result`.
+    pub(super) fn reduce(
+        &mut self,
+        which: Collective,
+        content: Content,
+        input: Option<&[u8]>,
+        (block, has_result): (&mut [u8], bool),
+        fold: impl FnMut(&[u8], &mut [u8]),
+    ) -> Option<Mismatch> {
+        let mut operand = std::mem::take(&mut self.operand);
+        let mut buffers = Buffers { block, operand: bytes_of(&mut operand) };
+        let mut work = InBlock { buffers: &mut buffers, input, fold };
+        let (_, mismatch) = self.run_with(which, content, &mut work);
+        if has_result {
+            work.settle();
+        }
+        self.operand = operand;
+        mismatch
+    }
+
+    /// Runs a collective with contents that `work` writes and collects, likewise.
+    #[inline]
+    pub(super) fn run_with(
+        &mut self,
+        which: Collective,
+        content: Content,
+        work: &mut impl Work,
+    ) -> (Content, Option<Mismatch>) {
         let (me, ranks) = (self.me, self.shape.ranks);
         let schedule = match which {
             Collective::Barrier => &self.barrier,
             Collective::Allreduce => &self.allreduce,
-            Collective::Broadcast { root } => {
-                self.broadcasts.entry(root).or_insert_with(|| broadcast(me, ranks, root))
-            }
+            _ => self.schedules.entry(which).or_insert_with(|| which.schedule(me, ranks)),
         };
         let board = Board::new(self.scratch.words(), self.shape, me);
         let mut run = Run::new(schedule, &board, &mut self.position, content);
-        let mut buffers =
-            Buffers { block: bytes_of(&mut self.block), operand: bytes_of(&mut self.operand) };
-        let mut advance = || run.advance(schedule, &board, &self.position, &mut buffers, &mut fold);
+        let mut advance = || run.advance_with(schedule, &board, &self.position, work);
         if quickly(&mut advance) {
             self.since_progress += 1;
         } else {
@@ -263,7 +391,7 @@ impl Communicator {
             sweep_from_hook();
             hook::progress_host();
         }
-        run.mismatch()
+        (run.content(), run.mismatch())
     }
 }
 
@@ -286,7 +414,8 @@ fn wait(mut advance: impl FnMut() -> bool) {
     });
 }
 
-fn bytes_of(words: &mut [u128]) -> &mut [u8] {
+/// The bytes of aligned memory.
+pub(super) fn bytes_of(words: &mut [u128]) -> &mut [u8] {
     // SAFETY: the bytes of these words, which are valid as bytes and need no alignment.
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
 }

@@ -1,16 +1,25 @@
 //! Collectives on schedules of this library, on hosts that cannot call us while they block.
 //!
-//! - [`calls`]: `MPI_Barrier`, `MPI_Bcast` and `MPI_Allreduce`, and which of them run on schedules.
+//! - [`calls`]: the interposed calls, `MPI_Barrier` and `MPI_Bcast`.
+//! - [`exchanges`]: collectives that gather, scatter or exchange blocks whose lengths all processes
+//!   know; [`varying`]: those of which each process knows its own lengths only.
+//! - [`reductions`]: collectives that reduce.
+//! - [`serve`]: who serves a call: a schedule, or the host in one of two forms.
+//! - [`message`]: data in the application's buffers.
 //! - [`communicators`]: the boards of communicators.
 //! - [`persistent`]: persistent collectives, on every host.
 //!
 //! All processes of a communicator must choose alike [CL-1]. So a choice depends on the
 //! communicator, the number of bytes and the operation, which MPI requires to be equal in all of
-//! them, and on settings that the job has agreed on. What is not chosen goes to the host, driven
-//! like other collectives (`mpi::progress::blocking`).
+//! them, on settings that the job has agreed on, or on what a process publishes for all others.
 
 mod calls;
 mod communicators;
+mod exchanges;
+mod message;
 pub(crate) mod persistent;
+mod reductions;
+mod serve;
+mod varying;
 
 pub(crate) use communicators::{close, open};

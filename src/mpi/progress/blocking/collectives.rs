@@ -1,5 +1,6 @@
-//! Blocking collectives, made in their nonblocking forms. The job agrees on it at `MPI_Init`, since
-//! the two forms do not match each other [PR-5].
+//! Neighbourhood collectives, made in their nonblocking forms, and what a broadcast needs for that.
+//! The job agrees on it at `MPI_Init`, since the two forms do not match each other [PR-5]. The
+//! other collectives are in `mpi::collective`.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -123,103 +124,45 @@ macro_rules! collectives {
 /// Collectives with counts, for one type of counts and of displacements.
 macro_rules! counted {
     ($count:ty, $displ:ty;
-     gather: $($gather:ident $pgather:ident $igather:ident,)*;
      all: $($all:ident $pall:ident $iall:ident,)*;
-     gatherv: $gatherv:ident $pgatherv:ident $igatherv:ident;
-     scatterv: $scatterv:ident $pscatterv:ident $iscatterv:ident;
-     allgatherv: $($allgatherv:ident $pallgatherv:ident $iallgatherv:ident,)*;
-     alltoallv: $($alltoallv:ident $palltoallv:ident $ialltoallv:ident,)*;
-     alltoallw: $alltoallw:ident $palltoallw:ident $ialltoallw:ident;
-     neighbor_alltoallw: $nalltoallw:ident $pnalltoallw:ident $inalltoallw:ident;
-     reduce: $reduce:ident $preduce:ident $ireduce:ident;
-     reductions: $($reduction:ident $preduction:ident $ireduction:ident,)*;
-     reduce_scatter: $reduce_scatter:ident $preduce_scatter:ident $ireduce_scatter:ident) => {
+     allgatherv: $allgatherv:ident $pallgatherv:ident $iallgatherv:ident;
+     alltoallv: $alltoallv:ident $palltoallv:ident $ialltoallv:ident;
+     alltoallw: $alltoallw:ident $palltoallw:ident $ialltoallw:ident) => {
         collectives! {
-            $($gather $pgather $igather(
-                sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype,
-                recvbuf: *mut c_void, recvcount: $count, recvtype: MPI_Datatype, root: c_int,
-                comm: MPI_Comm);)*
             $($all $pall $iall(
                 sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype,
                 recvbuf: *mut c_void, recvcount: $count, recvtype: MPI_Datatype, comm: MPI_Comm);)*
-            $gatherv $pgatherv $igatherv(
+            $allgatherv $pallgatherv $iallgatherv(
                 sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype,
                 recvbuf: *mut c_void, recvcounts: *const $count, displs: *const $displ,
-                recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm);
-            $scatterv $pscatterv $iscatterv(
-                sendbuf: *const c_void, sendcounts: *const $count, displs: *const $displ,
-                sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcount: $count,
-                recvtype: MPI_Datatype, root: c_int, comm: MPI_Comm);
-            $($allgatherv $pallgatherv $iallgatherv(
-                sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype,
-                recvbuf: *mut c_void, recvcounts: *const $count, displs: *const $displ,
-                recvtype: MPI_Datatype, comm: MPI_Comm);)*
-            $($alltoallv $palltoallv $ialltoallv(
+                recvtype: MPI_Datatype, comm: MPI_Comm);
+            $alltoallv $palltoallv $ialltoallv(
                 sendbuf: *const c_void, sendcounts: *const $count, sdispls: *const $displ,
                 sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcounts: *const $count,
-                rdispls: *const $displ, recvtype: MPI_Datatype, comm: MPI_Comm);)*
+                rdispls: *const $displ, recvtype: MPI_Datatype, comm: MPI_Comm);
             $alltoallw $palltoallw $ialltoallw(
-                sendbuf: *const c_void, sendcounts: *const $count, sdispls: *const $displ,
-                sendtypes: *const MPI_Datatype, recvbuf: *mut c_void, recvcounts: *const $count,
-                rdispls: *const $displ, recvtypes: *const MPI_Datatype, comm: MPI_Comm);
-            $nalltoallw $pnalltoallw $inalltoallw(
                 sendbuf: *const c_void, sendcounts: *const $count, sdispls: *const MPI_Aint,
                 sendtypes: *const MPI_Datatype, recvbuf: *mut c_void, recvcounts: *const $count,
                 rdispls: *const MPI_Aint, recvtypes: *const MPI_Datatype, comm: MPI_Comm);
-            $reduce $preduce $ireduce(
-                sendbuf: *const c_void, recvbuf: *mut c_void, count: $count, datatype: MPI_Datatype,
-                op: MPI_Op, root: c_int, comm: MPI_Comm);
-            $($reduction $preduction $ireduction(
-                sendbuf: *const c_void, recvbuf: *mut c_void, count: $count,
-                datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm);)*
-            $reduce_scatter $preduce_scatter $ireduce_scatter(
-                sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const $count,
-                datatype: MPI_Datatype, op: MPI_Op, comm: MPI_Comm);
         }
     };
 }
 
 counted! {
     c_int, c_int;
-    gather: MPI_Gather PMPI_Gather PMPI_Igather, MPI_Scatter PMPI_Scatter PMPI_Iscatter,;
-    all: MPI_Allgather PMPI_Allgather PMPI_Iallgather, MPI_Alltoall PMPI_Alltoall PMPI_Ialltoall,
-        MPI_Neighbor_allgather PMPI_Neighbor_allgather PMPI_Ineighbor_allgather,
+    all: MPI_Neighbor_allgather PMPI_Neighbor_allgather PMPI_Ineighbor_allgather,
         MPI_Neighbor_alltoall PMPI_Neighbor_alltoall PMPI_Ineighbor_alltoall,;
-    gatherv: MPI_Gatherv PMPI_Gatherv PMPI_Igatherv;
-    scatterv: MPI_Scatterv PMPI_Scatterv PMPI_Iscatterv;
-    allgatherv: MPI_Allgatherv PMPI_Allgatherv PMPI_Iallgatherv,
-        MPI_Neighbor_allgatherv PMPI_Neighbor_allgatherv PMPI_Ineighbor_allgatherv,;
-    alltoallv: MPI_Alltoallv PMPI_Alltoallv PMPI_Ialltoallv,
-        MPI_Neighbor_alltoallv PMPI_Neighbor_alltoallv PMPI_Ineighbor_alltoallv,;
-    alltoallw: MPI_Alltoallw PMPI_Alltoallw PMPI_Ialltoallw;
-    neighbor_alltoallw: MPI_Neighbor_alltoallw PMPI_Neighbor_alltoallw PMPI_Ineighbor_alltoallw;
-    reduce: MPI_Reduce PMPI_Reduce PMPI_Ireduce;
-    reductions: MPI_Scan PMPI_Scan PMPI_Iscan, MPI_Exscan PMPI_Exscan PMPI_Iexscan,
-        MPI_Reduce_scatter_block PMPI_Reduce_scatter_block PMPI_Ireduce_scatter_block,;
-    reduce_scatter: MPI_Reduce_scatter PMPI_Reduce_scatter PMPI_Ireduce_scatter
+    allgatherv: MPI_Neighbor_allgatherv PMPI_Neighbor_allgatherv PMPI_Ineighbor_allgatherv;
+    alltoallv: MPI_Neighbor_alltoallv PMPI_Neighbor_alltoallv PMPI_Ineighbor_alltoallv;
+    alltoallw: MPI_Neighbor_alltoallw PMPI_Neighbor_alltoallw PMPI_Ineighbor_alltoallw
 }
 
 #[cfg(mpi_large_count)]
 counted! {
     MPI_Count, MPI_Aint;
-    gather: MPI_Gather_c PMPI_Gather_c PMPI_Igather_c,
-        MPI_Scatter_c PMPI_Scatter_c PMPI_Iscatter_c,;
-    all: MPI_Allgather_c PMPI_Allgather_c PMPI_Iallgather_c,
-        MPI_Alltoall_c PMPI_Alltoall_c PMPI_Ialltoall_c,
-        MPI_Neighbor_allgather_c PMPI_Neighbor_allgather_c PMPI_Ineighbor_allgather_c,
+    all: MPI_Neighbor_allgather_c PMPI_Neighbor_allgather_c PMPI_Ineighbor_allgather_c,
         MPI_Neighbor_alltoall_c PMPI_Neighbor_alltoall_c PMPI_Ineighbor_alltoall_c,;
-    gatherv: MPI_Gatherv_c PMPI_Gatherv_c PMPI_Igatherv_c;
-    scatterv: MPI_Scatterv_c PMPI_Scatterv_c PMPI_Iscatterv_c;
-    allgatherv: MPI_Allgatherv_c PMPI_Allgatherv_c PMPI_Iallgatherv_c,
-        MPI_Neighbor_allgatherv_c PMPI_Neighbor_allgatherv_c PMPI_Ineighbor_allgatherv_c,;
-    alltoallv: MPI_Alltoallv_c PMPI_Alltoallv_c PMPI_Ialltoallv_c,
-        MPI_Neighbor_alltoallv_c PMPI_Neighbor_alltoallv_c PMPI_Ineighbor_alltoallv_c,;
-    alltoallw: MPI_Alltoallw_c PMPI_Alltoallw_c PMPI_Ialltoallw_c;
-    neighbor_alltoallw:
-        MPI_Neighbor_alltoallw_c PMPI_Neighbor_alltoallw_c PMPI_Ineighbor_alltoallw_c;
-    reduce: MPI_Reduce_c PMPI_Reduce_c PMPI_Ireduce_c;
-    reductions: MPI_Scan_c PMPI_Scan_c PMPI_Iscan_c,
-        MPI_Exscan_c PMPI_Exscan_c PMPI_Iexscan_c,
-        MPI_Reduce_scatter_block_c PMPI_Reduce_scatter_block_c PMPI_Ireduce_scatter_block_c,;
-    reduce_scatter: MPI_Reduce_scatter_c PMPI_Reduce_scatter_c PMPI_Ireduce_scatter_c
+    allgatherv: MPI_Neighbor_allgatherv_c PMPI_Neighbor_allgatherv_c PMPI_Ineighbor_allgatherv_c;
+    alltoallv: MPI_Neighbor_alltoallv_c PMPI_Neighbor_alltoallv_c PMPI_Ineighbor_alltoallv_c;
+    alltoallw: MPI_Neighbor_alltoallw_c PMPI_Neighbor_alltoallw_c PMPI_Ineighbor_alltoallw_c
 }

@@ -4,8 +4,8 @@
 //! - [`waits`]: Wait*, Test*, Request_get_status, which `mpi/request/completion.rs` interposes;
 //!   Iprobe, Improbe.
 //! - [`point_to_point`]: Recv, the Send family, Sendrecv, Probe and their kin.
-//! - [`collectives`]: every blocking collective that has a nonblocking form, but those of
-//!   `mpi::collective`, which come here only for what it leaves to the host.
+//! - [`collectives`]: neighbourhood collectives. The others are in `mpi::collective`, which drives
+//!   those that it does not serve.
 //! - [`assembled`]: collective calls without one, after a nonblocking barrier of our own.
 //!
 //! On a host with a hook, outside tasks, all of them are passed to the host (`drive::collectives`
@@ -23,8 +23,8 @@
 //! Cost in ns, blocking form of the host and driven, with two ranks of MPICH 4.0.2 over shared
 //! memory: `MPI_Barrier` 320 and 380, `MPI_Allreduce` of one int 310 and 720, `MPI_Bcast` of one
 //! int 100 and 365, a ping-pong 255 and 258, with an idle window or without. All but 10 to 50 ns
-//! are the host's nonblocking forms. With `MPIX_RMA=off` the host's blocking calls are made. Short
-//! collectives within a node take less than the blocking forms (`docs/design/collectives.md`).
+//! are the host's nonblocking forms. With `MPIX_RMA=off` the host's blocking calls are made.
+//! Collectives within a node take less than the blocking forms (`docs/design/collectives.md`).
 
 mod assembled;
 mod collectives;

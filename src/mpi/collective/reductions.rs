@@ -1,0 +1,522 @@
+//! `MPI_Allreduce`, `MPI_Reduce`, `MPI_Scan`, `MPI_Exscan`, `MPI_Reduce_scatter_block` and
+//! `MPI_Reduce_scatter`. Long operands pass in pieces, each a collective of the board.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::copy_nonoverlapping;
+use std::slice::{from_raw_parts, from_raw_parts_mut};
+
+use super::communicators::{Collective, Communicator, bytes_of};
+use super::exchanges::{Number, PerRank, list, number, valid_root};
+use super::message::Typed;
+use super::serve::{Host, Served, code, differs, serve};
+use crate::collective::schedule::FLAT_MAX;
+use crate::collective::{Content, Draft, Mismatch, Published, Work};
+use crate::mpi::abi::error::Fault;
+use crate::mpi::abi::host_calls;
+use crate::mpi::abi::sys::*;
+use crate::mpi::datatype::{Predefined, is_defined, predefined, reduction_of};
+use crate::transport::datatype::element::reduction;
+
+/// Most bytes of the operands of all processes together, among a few processes, where each process
+/// reads them all.
+const ALL_BYTES_MAX: usize = 128 << 10;
+/// The same where one process reads them all.
+const ROOT_BYTES_MAX: usize = 512 << 10;
+/// Most bytes of an operand among more processes, which pass it along a tree.
+const TREE_BYTES_MAX: usize = 2048;
+
+/// Code of an operation of the application, beside those of predefined ones.
+const USER: u32 = 0xff;
+
+/// A reduction of elements in a row.
+#[derive(Clone, Copy)]
+struct Operation {
+    datatype: MPI_Datatype,
+    op: MPI_Op,
+    known: &'static Predefined,
+    /// The operation's code, of which processes learn whether they differ.
+    code: u32,
+    /// The application's function sees all elements at once.
+    whole: bool,
+}
+
+/// Who can reduce.
+enum Reducer {
+    Ours(Operation),
+    /// The host, as all processes know.
+    Host,
+    /// The arguments are wrong.
+    Wrong,
+}
+
+/// Whether a handle is that of an operation of the application, valid or freed: MPICH's handles say
+/// what they are handles of.
+fn is_user(op: MPI_Op) -> bool {
+    const KIND: u64 = 0x3c00_0000;
+    const OP: u64 = 0x1800_0000;
+    const BUILT_IN: u64 = 1;
+    let key = op.key() & 0xffff_ffff;
+    cfg!(mpi_host = "mpich") && key & KIND == OP && key >> 30 > BUILT_IN
+}
+
+impl Reducer {
+    fn of(datatype: MPI_Datatype, op: MPI_Op) -> Self {
+        let Some(known) = predefined(datatype) else {
+            return match Typed::of(datatype) {
+                Some(_) if is_user(op) => Reducer::Host,
+                _ => Reducer::Wrong,
+            };
+        };
+        let operation = |code, whole| Operation { datatype, op, known, code, whole };
+        match reduction_of(op) {
+            Some(reduction::REPLACE | reduction::NO_OP) => Reducer::Wrong,
+            Some(code) if is_defined(code, known) && known.supports(code) => {
+                Reducer::Ours(operation(u32::from(code.0), false))
+            }
+            Some(_) => Reducer::Wrong,
+            None if is_user(op) => Reducer::Ours(operation(USER, true)),
+            None => Reducer::Wrong,
+        }
+    }
+}
+
+impl Operation {
+    fn extent(&self) -> usize {
+        usize::from(self.known.extent)
+    }
+
+    /// Bytes from the first to the last of so many elements, of which there are not many.
+    fn span(&self, count: usize) -> usize {
+        self.known.bytes(count as u64).unwrap_or(0) as usize
+    }
+
+    /// Whether an operand of so many elements is reduced here, as all processes know.
+    fn is_short(&self, own: &Communicator, count: usize, all_max: usize) -> bool {
+        let ranks = own.ranks();
+        let max = match ranks <= FLAT_MAX {
+            _ if self.whole => own.content_max(),
+            true => all_max / ranks as usize,
+            false => TREE_BYTES_MAX,
+        };
+        (1..=max / self.extent()).contains(&count)
+    }
+
+    /// Reduces the first operand into the second, as the left one.
+    fn fold(&self, input: &[u8], inout: &mut [u8]) {
+        let count = input.len().div_ceil(self.extent()) as c_int;
+        // SAFETY: both have `count` elements, and neither overlaps the other.
+        unsafe {
+            PMPI_Reduce_local(
+                input.as_ptr().cast(),
+                inout.as_mut_ptr().cast(),
+                count,
+                self.datatype,
+                self.op,
+            );
+        }
+    }
+
+    /// Runs a reduction of `count` elements at `input`, in pieces. The result is written to
+    /// `output`, if the process gets one.
+    ///
+    /// # Safety
+    /// `input` has `count` elements, and so has `output`, which is the same or does not overlap it.
+    unsafe fn run(
+        &self,
+        own: &mut Communicator,
+        (which, code): (Collective, u32),
+        input: *const u8,
+        output: Option<*mut u8>,
+        count: usize,
+    ) -> Result<(), Fault> {
+        let room = (own.content_max() / self.extent()).max(1);
+        let note = ((count.div_ceil(room) - 1) as u32) << 16;
+        for from in (0..count).step_by(room) {
+            let bytes = self.span(room.min(count - from));
+            let at = from * self.extent();
+            let input = input.wrapping_add(at);
+            let content = Content { bytes: bytes as u32, code: (code + self.code) | note };
+            let fold = |input: &[u8], inout: &mut [u8]| self.fold(input, inout);
+            // The block of a process that gets no result.
+            let mut memory = std::mem::take(own.memory());
+            let mismatch = {
+                let (block, input) = match output.map(|output| output.wrapping_add(at)) {
+                    // SAFETY: within the caller's elements; the output is not the input.
+                    Some(output) if output.cast_const() != input => unsafe {
+                        (from_raw_parts_mut(output, bytes), Some(from_raw_parts(input, bytes)))
+                    },
+                    // SAFETY: within the caller's elements, which are the input, too.
+                    Some(output) => unsafe { (from_raw_parts_mut(output, bytes), None) },
+                    // SAFETY: within the caller's elements.
+                    None => unsafe {
+                        let block = &mut bytes_of(&mut memory)[..bytes];
+                        (block, Some(from_raw_parts(input, bytes)))
+                    },
+                };
+                own.reduce(which, content, input, (block, output.is_some()), fold)
+            };
+            *own.memory() = memory;
+            if let Some(mismatch) = mismatch {
+                return Err(differs(mismatch, MPI_ERR_TRUNCATE, MPI_ERR_OP));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The buffers of a reduction: what is reduced. `None`: the arguments are wrong.
+fn operand(sendbuf: *const c_void, recvbuf: *mut c_void) -> Option<*const u8> {
+    let in_place = sendbuf == MPI_IN_PLACE.cast_const();
+    let from = if in_place { recvbuf.cast_const() } else { sendbuf };
+    let aliased = !in_place && sendbuf == recvbuf.cast_const();
+    let wrong = from.is_null() || recvbuf.is_null() || recvbuf == MPI_IN_PLACE || aliased;
+    (!wrong).then(|| from.cast())
+}
+
+/// The arguments of a reduction.
+#[derive(Clone, Copy)]
+pub(super) struct Operands {
+    pub(super) sendbuf: *const c_void,
+    pub(super) recvbuf: *mut c_void,
+    pub(super) count: i64,
+    pub(super) datatype: MPI_Datatype,
+    pub(super) op: MPI_Op,
+}
+
+/// Serves a reduction by `ours`, which gets the operation and the count if they are valid and the
+/// operand is short.
+fn reduce_by(
+    (call, bytes_max): (&'static str, usize),
+    all: Operands,
+    comm: MPI_Comm,
+    host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
+    ours: impl FnOnce(&mut Communicator, Operation, usize) -> Result<Served, Fault>,
+) -> c_int {
+    serve(call, comm, host, |own| {
+        let Ok(count) = usize::try_from(all.count) else { return Ok(Served::Wrong) };
+        match Reducer::of(all.datatype, all.op) {
+            Reducer::Ours(operation) if operation.is_short(own, count, bytes_max) => {
+                ours(own, operation, count)
+            }
+            Reducer::Ours(_) | Reducer::Host => Ok(Served::AtHost),
+            Reducer::Wrong => Ok(Served::Wrong),
+        }
+    })
+}
+
+/// # Safety
+/// As MPI says of `MPI_Allreduce`.
+pub(super) unsafe fn allreduce(
+    all: Operands,
+    comm: MPI_Comm,
+    host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
+) -> c_int {
+    reduce_by(("MPI_Allreduce", ALL_BYTES_MAX), all, comm, host, |own, operation, count| {
+        let Some(input) = operand(all.sendbuf, all.recvbuf) else { return Ok(Served::Wrong) };
+        let which = (Collective::Allreduce, code::ALLREDUCE);
+        // SAFETY: the application's buffers, as MPI says of the call.
+        unsafe { operation.run(own, which, input, Some(all.recvbuf.cast()), count)? };
+        Ok(Served::Done)
+    })
+}
+
+/// # Safety
+/// As MPI says of `MPI_Reduce`.
+pub(super) unsafe fn reduce(
+    all: Operands,
+    root: c_int,
+    comm: MPI_Comm,
+    host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
+) -> c_int {
+    reduce_by(("MPI_Reduce", ROOT_BYTES_MAX), all, comm, host, |own, operation, count| {
+        let Some(root) = valid_root(own, root) else { return Ok(Served::Wrong) };
+        let (input, output) = if own.me() == root {
+            (operand(all.sendbuf, all.recvbuf), Some(all.recvbuf.cast()))
+        } else {
+            let wrong = all.sendbuf.is_null() || all.sendbuf == MPI_IN_PLACE.cast_const();
+            ((!wrong).then(|| all.sendbuf.cast()), None)
+        };
+        let Some(input) = input else { return Ok(Served::Wrong) };
+        let which = (Collective::Reduce { root }, code::REDUCE);
+        // SAFETY: the application's buffers, as MPI says of the call.
+        unsafe { operation.run(own, which, input, output, count)? };
+        Ok(Served::Done)
+    })
+}
+
+/// Makes `MPI_Reduce` of the host by `call`, which gets the send buffer. MPICH 4.0 crashes in place
+/// with more than 2,048 bytes, so the root gives it a copy.
+///
+/// # Safety
+/// As MPI says of `MPI_Reduce`.
+pub(super) unsafe fn reduce_at_host(
+    all: Operands,
+    root: c_int,
+    comm: MPI_Comm,
+    call: impl FnOnce(*const c_void) -> c_int,
+) -> c_int {
+    let mut rank = 0;
+    host_calls::comm_rank(comm, &mut rank);
+    let count = usize::try_from(all.count).unwrap_or(0);
+    if all.sendbuf != MPI_IN_PLACE.cast_const()
+        || rank != root
+        || all.recvbuf.is_null()
+        || count == 0
+    {
+        return call(all.sendbuf);
+    }
+    let (mut lower, mut extent, mut start, mut span) = (0, 0, 0, 0);
+    host_calls::type_extent(all.datatype, &mut lower, &mut extent);
+    host_calls::type_true_extent(all.datatype, &mut start, &mut span);
+    let Some(bytes) = (count - 1)
+        .checked_mul(extent.unsigned_abs() as usize)
+        .and_then(|bytes| bytes.checked_add(usize::try_from(span).ok()?))
+        .filter(|_| extent >= 0)
+    else {
+        return call(all.sendbuf);
+    };
+    let mut copy = vec![0u128; bytes.div_ceil(size_of::<u128>())];
+    let begin = copy.as_mut_ptr().cast::<u8>();
+    let from = all.recvbuf.cast::<u8>().wrapping_offset(start as isize);
+    // SAFETY: the application's elements occupy these bytes, and the copy has room.
+    unsafe { copy_nonoverlapping(from, begin, bytes) };
+    call(begin.wrapping_offset(-(start as isize)).cast())
+}
+
+/// `MPI_Scan`, or `MPI_Exscan` if it is not `inclusive`.
+///
+/// # Safety
+/// As MPI says of the call.
+pub(super) unsafe fn scan(
+    all: Operands,
+    inclusive: bool,
+    comm: MPI_Comm,
+    host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
+) -> c_int {
+    let (call, code) = match inclusive {
+        true => ("MPI_Scan", code::SCAN),
+        false => ("MPI_Exscan", code::EXSCAN),
+    };
+    reduce_by((call, ALL_BYTES_MAX), all, comm, host, |own, operation, count| {
+        if own.ranks() > FLAT_MAX {
+            return Ok(Served::AtHost);
+        }
+        // The first process gets no exclusive result, but may have its operand in that place.
+        let in_place = all.sendbuf == MPI_IN_PLACE.cast_const();
+        let nothing = !inclusive && own.me() == 0;
+        let (input, output) = match nothing {
+            false => (operand(all.sendbuf, all.recvbuf), Some(all.recvbuf.cast())),
+            true if in_place => (operand(all.sendbuf, all.recvbuf), None),
+            true => ((!all.sendbuf.is_null()).then(|| all.sendbuf.cast()), None),
+        };
+        let Some(input) = input else { return Ok(Served::Wrong) };
+        // SAFETY: the application's buffers, as MPI says of the call.
+        unsafe {
+            operation.run(own, (Collective::Scan { inclusive }, code), input, output, count)?
+        };
+        Ok(Served::Done)
+    })
+}
+
+/// One piece of a reduction whose result is distributed: each process publishes the parts of the
+/// others, and folds its own part of each of them.
+struct Distribution<'a> {
+    operation: &'a Operation,
+    me: u32,
+    ranks: u32,
+    input: *const u8,
+    /// First element and number of elements of each process's part of this piece.
+    parts: &'a [(usize, usize)],
+    /// Bytes from one part to the next in a content.
+    stride: usize,
+    called: Content,
+    /// What has been folded so far, from the last rank on, and an operand. Both have room for a
+    /// content.
+    block: &'a mut [u8],
+    operand: &'a mut [u8],
+    begun: bool,
+    own_is_folded: bool,
+}
+
+impl<'a> Distribution<'a> {
+    /// The operand of this process for the part of `rank`.
+    fn part(&self, rank: u32) -> &'a [u8] {
+        let (first, count) = self.parts[rank as usize];
+        let at = self.input.wrapping_add(first * self.operation.extent());
+        // SAFETY: within the caller's operand (contract of `distribute`), which outlives this.
+        if count == 0 { &[] } else { unsafe { from_raw_parts(at, self.operation.span(count)) } }
+    }
+
+    /// Folds an operand of this process's part, which `read` writes.
+    fn fold(&mut self, read: impl FnOnce(&mut [u8])) {
+        let bytes = self.operation.span(self.parts[self.me as usize].1);
+        if bytes == 0 {
+            return;
+        }
+        let (block, operand) = (&mut self.block[..bytes], &mut self.operand[..bytes]);
+        if self.begun {
+            read(operand);
+            self.operation.fold(operand, block);
+        } else {
+            read(block);
+            self.begun = true;
+        }
+    }
+
+    /// Folds the own operand in its turn.
+    fn fold_own(&mut self) {
+        if !self.own_is_folded {
+            self.own_is_folded = true;
+            let part = self.part(self.me);
+            self.fold(|operand| operand.copy_from_slice(part));
+        }
+    }
+}
+
+impl Work for Distribution<'_> {
+    fn write(&mut self, _: Content, draft: &Draft<'_>) {
+        for rank in (0..self.ranks).filter(|rank| *rank != self.me) {
+            draft.write(number(rank, self.me) * self.stride, self.part(rank));
+        }
+    }
+
+    fn collect(&mut self, from: u32, published: &Published<'_>) -> Option<Mismatch> {
+        let mismatch = self.called.mismatch(published.content);
+        if mismatch.is_none() {
+            if from < self.me {
+                self.fold_own();
+            }
+            let place = number(self.me, from) * self.stride;
+            self.fold(|operand| published.read_part(place, operand));
+        }
+        mismatch
+    }
+}
+
+/// Runs a reduction whose result is distributed: `lengths` has the elements of each process.
+///
+/// # Safety
+/// `input` has as many elements as all lengths together, and `output` those of this process. They
+/// may overlap.
+unsafe fn distribute(
+    own: &mut Communicator,
+    operation: &Operation,
+    lengths: &[usize],
+    input: *const u8,
+    output: *mut u8,
+) -> Result<(), Fault> {
+    let (me, ranks) = (own.me(), own.ranks());
+    let extent = operation.extent();
+    let others = (ranks as usize - 1).max(1);
+    // A part begins at a multiple of 8 bytes.
+    let room = (((own.content_max() / others) & !7) / extent).max(1);
+    let longest = lengths.iter().copied().max().unwrap_or(0);
+    let mut results = Vec::with_capacity(lengths[me as usize] * extent);
+    let mut memory = [0; 2].map(|_| vec![0u128; own.content_max() / size_of::<u128>()]);
+    let pieces = longest.div_ceil(room) as u32;
+    for from in (0..longest).step_by(room) {
+        let chunk = room.min(longest - from);
+        let mut first = 0;
+        let parts: PerRank<(usize, usize)> = lengths
+            .iter()
+            .map(|length| {
+                let part = (first + from, length.saturating_sub(from).min(chunk));
+                first += length;
+                part
+            })
+            .collect();
+        let stride = (chunk * extent).next_multiple_of(8);
+        let bytes = (others * stride) as u32;
+        let called =
+            Content { bytes, code: (code::REDUCE_SCATTER + operation.code) | (pieces - 1) << 16 };
+        let mine = parts[me as usize].1 * extent;
+        let [block, operand] = &mut memory;
+        let mut work = Distribution {
+            operation,
+            me,
+            ranks,
+            input,
+            parts: &parts,
+            stride,
+            called,
+            block: bytes_of(block),
+            operand: bytes_of(operand),
+            begun: false,
+            own_is_folded: false,
+        };
+        let (_, mismatch) = own.run_with(Collective::OrderedExchange, called, &mut work);
+        work.fold_own();
+        results.extend_from_slice(&work.block[..mine]);
+        if let Some(mismatch) = mismatch {
+            return Err(differs(mismatch, MPI_ERR_TRUNCATE, MPI_ERR_OP));
+        }
+    }
+    // Not before: the input may be in the same place.
+    let bytes = operation.span(lengths[me as usize]);
+    // SAFETY: the contract of this function.
+    unsafe { copy_nonoverlapping(results.as_ptr(), output, bytes) };
+    Ok(())
+}
+
+/// Serves a reduction whose result is distributed. `None` for the lengths: they are wrong.
+///
+/// # Safety
+/// As MPI says of `MPI_Reduce_scatter`.
+unsafe fn reduce_scatter_by(
+    call: &'static str,
+    all: Operands,
+    comm: MPI_Comm,
+    host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
+    lengths: impl FnOnce(u32) -> Option<PerRank<usize>>,
+) -> c_int {
+    serve(call, comm, host, |own| {
+        let Some(lengths) = lengths(own.ranks()) else { return Ok(Served::Wrong) };
+        let total = lengths.iter().try_fold(0, |sum: usize, length| sum.checked_add(*length));
+        let (operation, total) = match (Reducer::of(all.datatype, all.op), total) {
+            (Reducer::Ours(operation), Some(total)) => (operation, total),
+            (Reducer::Wrong, _) => return Ok(Served::Wrong),
+            _ => return Ok(Served::AtHost),
+        };
+        // The application's function would see a part of the elements.
+        if operation.whole
+            || own.ranks() > FLAT_MAX
+            || !operation.is_short(own, total, ALL_BYTES_MAX)
+        {
+            return Ok(Served::AtHost);
+        }
+        let Some(input) = operand(all.sendbuf, all.recvbuf) else { return Ok(Served::Wrong) };
+        // SAFETY: the application's buffers, as MPI says of the call.
+        unsafe { distribute(own, &operation, &lengths, input, all.recvbuf.cast())? };
+        Ok(Served::Done)
+    })
+}
+
+/// # Safety
+/// As MPI says of `MPI_Reduce_scatter_block`.
+pub(super) unsafe fn reduce_scatter_block(
+    all: Operands,
+    comm: MPI_Comm,
+    host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
+) -> c_int {
+    let length = usize::try_from(all.count).ok();
+    let lengths = |ranks: u32| Some(PerRank::from_elem(length?, ranks as usize));
+    // SAFETY: the contract of this function.
+    unsafe { reduce_scatter_by("MPI_Reduce_scatter_block", all, comm, host, lengths) }
+}
+
+/// # Safety
+/// As MPI says of `MPI_Reduce_scatter`.
+pub(super) unsafe fn reduce_scatter<C: Number>(
+    all: Operands,
+    counts: *const C,
+    comm: MPI_Comm,
+    host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
+) -> c_int {
+    let lengths = |ranks: u32| {
+        // SAFETY: the application's array, as MPI says of the call.
+        let counts = unsafe { list(counts, ranks)? };
+        counts.iter().map(|count| usize::try_from(count.get()).ok()).collect()
+    };
+    // SAFETY: the contract of this function.
+    unsafe { reduce_scatter_by("MPI_Reduce_scatter", all, comm, host, lengths) }
+}

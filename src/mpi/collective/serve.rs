@@ -1,0 +1,116 @@
+//! Who serves a collective: a schedule, or the host in one of two forms.
+
+use std::ffi::c_int;
+
+use super::communicators::{self, Claim, Collective, Communicator};
+use crate::collective::{Content, Mismatch};
+use crate::mpi::abi::error::{Fault, Place, raise};
+use crate::mpi::abi::sys::*;
+
+/// Codes of contents. A reduction adds its operation's code.
+pub(super) mod code {
+    pub(crate) const BARRIER: u32 = 0;
+    pub(crate) const BROADCAST: u32 = 1;
+    pub(crate) const GATHER: u32 = 2;
+    pub(crate) const SCATTER: u32 = 3;
+    pub(crate) const ALLGATHER: u32 = 4;
+    pub(crate) const ALLTOALL: u32 = 5;
+    pub(crate) const GATHERV: u32 = 6;
+    pub(crate) const SCATTERV: u32 = 7;
+    pub(crate) const ALLGATHERV: u32 = 8;
+    pub(crate) const ALLTOALLV: u32 = 9;
+    pub(crate) const ALLREDUCE: u32 = 1 << 8;
+    pub(crate) const REDUCE: u32 = 2 << 8;
+    pub(crate) const SCAN: u32 = 3 << 8;
+    pub(crate) const EXSCAN: u32 = 4 << 8;
+    pub(crate) const REDUCE_SCATTER: u32 = 5 << 8;
+}
+
+/// The host's forms of a call.
+pub(super) struct Host<D, B> {
+    /// The nonblocking form, driven.
+    pub(super) driven: D,
+    /// The blocking form, for processes that have all entered the call.
+    pub(super) blocking: B,
+}
+
+/// How a call went on a communicator with a board.
+pub(super) enum Served {
+    /// It is complete.
+    Done,
+    /// The host serves it, as all processes know.
+    AtHost,
+    /// The same, and all processes have entered it.
+    Assembled,
+    /// It is wrong in this process, so the host reports it. The others may not have called.
+    Wrong,
+}
+
+/// Serves a call that all processes of `comm` make, by `ours` if the communicator has a board.
+#[inline]
+pub(super) fn serve(
+    call: &'static str,
+    comm: MPI_Comm,
+    host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
+    ours: impl FnOnce(&mut Communicator) -> Result<Served, Fault>,
+) -> c_int {
+    const BUSY: &str = "comm is in use by another collective of this process";
+    if !communicators::is_open() {
+        return (host.driven)();
+    }
+    let fault = match communicators::claim(comm) {
+        Claim::Host => return (host.driven)(),
+        Claim::Unknown => {
+            let code = (host.driven)();
+            if code == MPI_SUCCESS {
+                communicators::begin(comm);
+            }
+            return code;
+        }
+        Claim::Ours(mut own) => {
+            let crowded = own.is_crowded();
+            let served = match ours(&mut own) {
+                Ok(Served::AtHost) if !crowded => assemble(&mut own).map(|()| Served::Assembled),
+                other => other,
+            };
+            communicators::release(comm, own);
+            match served {
+                Ok(Served::Done) => return MPI_SUCCESS,
+                Ok(Served::Assembled) if !crowded => return (host.blocking)(),
+                Ok(_) => return (host.driven)(),
+                Err(fault) => fault,
+            }
+        }
+        Claim::Busy => Fault::new(MPI_ERR_OTHER, BUSY),
+    };
+    raise(call, Place::Communicator(comm), fault)
+}
+
+/// A barrier before a blocking call of the host: when it returns, all processes have entered the
+/// call, so the host blocks only for its own work.
+fn assemble(own: &mut Communicator) -> Result<(), Fault> {
+    let content = Content { bytes: 0, code: code::BARRIER };
+    let mismatch = own.run(Collective::Barrier, content, |_, _| ());
+    mismatch.map_or(Ok(()), |mismatch| Err(differs(mismatch, MPI_ERR_OTHER, MPI_ERR_OTHER)))
+}
+
+/// `MPI_Barrier`.
+pub(super) fn barrier(own: &mut Communicator) -> Result<Served, Fault> {
+    assemble(own).map(|()| Served::Done)
+}
+
+/// The error of a collective whose calls do not match between processes [CL-3].
+#[cold]
+pub(super) fn differs(mismatch: Mismatch, shorter: c_int, operation: c_int) -> Fault {
+    match mismatch {
+        Mismatch::Longer => {
+            Fault::new(MPI_ERR_TRUNCATE, "count: another process has more data than this one")
+        }
+        Mismatch::Shorter => {
+            Fault::new(shorter, "count: another process has less data than this one")
+        }
+        Mismatch::Operation => {
+            Fault::new(operation, "another process has called with another operation")
+        }
+    }
+}

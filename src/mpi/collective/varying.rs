@@ -1,0 +1,367 @@
+//! `MPI_Gatherv`, `MPI_Scatterv`, `MPI_Alltoallv` and `MPI_Alltoallw`: a process does not know the
+//! lengths of blocks between others. So each publishes its data if they fit into one content, or
+//! else that they are long. Where a process that all read says so, the host serves the call.
+
+use std::ffi::{c_int, c_void};
+
+use smallvec::SmallVec;
+
+use super::communicators::{Collective, Communicator};
+use super::exchanges::{Lists, Number, PerRank, Triple, list, number, valid_root};
+use super::message::Elements;
+use super::serve::{Host, Served, code, differs, serve};
+use crate::collective::{Content, Draft, Mismatch, Published, Work};
+use crate::mpi::abi::error::Fault;
+use crate::mpi::abi::sys::*;
+
+/// The note of a content whose data are too long.
+const LONG: u32 = 1 << 16;
+
+/// Data of a content, or their absence.
+type Data = SmallVec<[u8; 64]>;
+
+/// What a process publishes.
+struct Outgoing {
+    content: Content,
+    data: Data,
+}
+
+impl Outgoing {
+    /// `None` for the data: they are too long.
+    fn new(code: u32, data: Option<Data>) -> Self {
+        let code = if data.is_some() { code } else { code | LONG };
+        let data = data.unwrap_or_default();
+        Outgoing { content: Content { bytes: data.len() as u32, code }, data }
+    }
+}
+
+/// A block for each other process: a table with the offset and the length of each, and the data.
+/// `None`: they are too long.
+///
+/// # Safety
+/// The application may read the blocks.
+unsafe fn pack_all(own: &Communicator, blocks: &[Elements], comm: MPI_Comm) -> Option<Data> {
+    let others = || (0..own.ranks()).filter(|rank| *rank != own.me());
+    let mut at = blocks.len().saturating_sub(1) * 8;
+    let mut table = PerRank::<usize>::new();
+    for rank in others() {
+        table.push(at);
+        at = at.checked_add(blocks[rank as usize].bytes.checked_next_multiple_of(8)?)?;
+        if at > own.content_max() {
+            return None;
+        }
+    }
+    let mut data = Data::from_elem(0, at);
+    for (rank, at) in others().zip(table) {
+        let block = &blocks[rank as usize];
+        let entry = number(rank, own.me()) * 8;
+        data[entry..][..4].copy_from_slice(&(at as u32).to_ne_bytes());
+        data[entry + 4..][..4].copy_from_slice(&(block.bytes as u32).to_ne_bytes());
+        // SAFETY: the contract of this function.
+        unsafe { block.copy_to(&mut data[at..][..block.bytes], comm) };
+    }
+    Some(data)
+}
+
+/// One collective of this kind.
+struct Round<'a> {
+    me: u32,
+    outgoing: &'a Outgoing,
+    /// The receive blocks of the other processes.
+    receive: &'a [Elements],
+    /// A content has a block for each other process.
+    parts: bool,
+    /// What has been received, in packed form: (from, data).
+    received: SmallVec<[(u32, Data); 8]>,
+    /// A process has said that its data are too long.
+    long: bool,
+}
+
+impl Work for Round<'_> {
+    fn write(&mut self, _: Content, draft: &Draft<'_>) {
+        draft.write(0, &self.outgoing.data);
+    }
+
+    fn collect(&mut self, from: u32, published: &Published<'_>) -> Option<Mismatch> {
+        if published.content.note() != 0 {
+            self.long = true;
+            return None;
+        }
+        let place = self.receive.get(from as usize)?;
+        let (mut at, mut bytes) = (0, published.content.bytes as usize);
+        if self.parts {
+            let mut entry = [0; 8];
+            published.read_part(number(self.me, from) * 8, &mut entry);
+            let [a, b, c, d, rest @ ..] = entry;
+            (at, bytes) =
+                (u32::from_ne_bytes([a, b, c, d]) as usize, u32::from_ne_bytes(rest) as usize);
+        }
+        if bytes > place.bytes {
+            return Some(Mismatch::Longer);
+        }
+        let mut data = Data::from_elem(0, bytes);
+        published.read_part(at, &mut data);
+        self.received.push((from, data));
+        None
+    }
+}
+
+impl<'a> Round<'a> {
+    fn new(me: u32, outgoing: &'a Outgoing, receive: &'a [Elements], parts: bool) -> Self {
+        let received = SmallVec::new();
+        Round { me, outgoing, receive, parts, received, long: false }
+    }
+
+    /// Runs the collective. True if all data that this process knows of were short; then they are
+    /// delivered.
+    ///
+    /// # Safety
+    /// The application may write the receive blocks.
+    unsafe fn run(
+        mut self,
+        own: &mut Communicator,
+        which: Collective,
+        comm: MPI_Comm,
+    ) -> Result<bool, Fault> {
+        if let (_, Some(mismatch)) = own.run_with(which, self.outgoing.content, &mut self) {
+            return Err(differs(mismatch, MPI_ERR_OTHER, MPI_ERR_OTHER));
+        }
+        if self.long || self.outgoing.content.note() != 0 {
+            return Ok(false);
+        }
+        for (from, data) in &self.received {
+            // SAFETY: the contract of this function; no block is longer than its place.
+            unsafe { self.receive[*from as usize].copy_from(data, comm) };
+        }
+        Ok(true)
+    }
+}
+
+/// Copies the block that a process keeps.
+///
+/// # Safety
+/// The application may read the first block and write the second.
+unsafe fn keep(from: &Elements, to: &Elements, comm: MPI_Comm) {
+    let mut data = Data::from_elem(0, from.bytes);
+    // SAFETY: the contract of this function.
+    unsafe {
+        from.copy_to(&mut data, comm);
+        to.copy_from(&data[..from.bytes.min(to.bytes)], comm);
+    }
+}
+
+/// # Safety
+/// As MPI says of `MPI_Gatherv`.
+pub(super) unsafe fn gatherv<C: Number, D: Number>(
+    send: Triple,
+    receive: Lists<C, D>,
+    root: c_int,
+    comm: MPI_Comm,
+    host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
+) -> c_int {
+    serve("MPI_Gatherv", comm, host, |own| {
+        let Some(root) = valid_root(own, root) else { return Ok(Served::Wrong) };
+        let (me, which) = (own.me(), Collective::AnnouncedGather { root });
+        let in_place = send.0 == MPI_IN_PLACE.cast_const();
+        let from = match in_place && me == root {
+            true => None,
+            false => match Elements::new(send.0, send.1, send.2) {
+                None => return Ok(Served::Wrong),
+                from => from,
+            },
+        };
+        if let Some(from) = from.filter(|_| me != root) {
+            let data = (from.bytes <= own.content_max()).then(|| {
+                let mut data = Data::from_elem(0, from.bytes);
+                // SAFETY: the application's buffer, as MPI says of the call.
+                unsafe { from.copy_to(&mut data, comm) };
+                data
+            });
+            let outgoing = Outgoing::new(code::GATHERV, data);
+            let round = Round::new(me, &outgoing, &[], false);
+            // SAFETY: nothing is received.
+            let done = unsafe { round.run(own, which, comm)? };
+            return Ok(if done { Served::Done } else { Served::AtHost });
+        }
+        // SAFETY: the application's arrays, as MPI says of the call.
+        let Some(to) = (unsafe { receive.elements(own.ranks()) }) else {
+            return Ok(Served::Wrong);
+        };
+        let mine = to[me as usize];
+        if from.is_some_and(|from| from.is_same_as(&mine)) {
+            return Ok(Served::Wrong);
+        }
+        // The own block does not travel.
+        let is_short = |rank: usize| rank == me as usize || to[rank].bytes <= own.content_max();
+        let data = (0..to.len()).all(is_short).then(Data::new);
+        let outgoing = Outgoing::new(code::GATHERV, data);
+        // SAFETY: the application's buffers, as MPI says of the call.
+        unsafe {
+            if !Round::new(me, &outgoing, &to, false).run(own, which, comm)? {
+                return Ok(Served::AtHost);
+            }
+            if let Some(from) = from {
+                keep(&from, &mine, comm);
+            }
+        }
+        Ok(Served::Done)
+    })
+}
+
+/// # Safety
+/// As MPI says of `MPI_Scatterv`.
+pub(super) unsafe fn scatterv<C: Number, D: Number>(
+    send: Lists<C, D>,
+    receive: Triple,
+    root: c_int,
+    comm: MPI_Comm,
+    host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
+) -> c_int {
+    serve("MPI_Scatterv", comm, host, |own| {
+        let Some(root) = valid_root(own, root) else { return Ok(Served::Wrong) };
+        let (me, which) = (own.me(), Collective::Scatter { root });
+        let in_place = me == root && receive.0 == MPI_IN_PLACE.cast_const();
+        let to = match in_place {
+            true => None,
+            false => match Elements::new(receive.0, receive.1, receive.2) {
+                None => return Ok(Served::Wrong),
+                to => to,
+            },
+        };
+        if let Some(to) = to.filter(|_| me != root) {
+            let nothing = Outgoing::new(code::SCATTERV, Some(Data::new()));
+            let mut places = PerRank::new();
+            places.resize(own.ranks() as usize, to);
+            // SAFETY: the application's buffer, as MPI says of the call.
+            let done = unsafe { Round::new(me, &nothing, &places, true).run(own, which, comm)? };
+            return Ok(if done { Served::Done } else { Served::AtHost });
+        }
+        // SAFETY: the application's arrays, as MPI says of the call.
+        let Some(from) = (unsafe { send.elements(own.ranks()) }) else {
+            return Ok(Served::Wrong);
+        };
+        let mine = from[me as usize];
+        if to.is_some_and(|to| to.is_same_as(&mine)) {
+            return Ok(Served::Wrong);
+        }
+        // SAFETY: the application's buffers, as MPI says of the call.
+        unsafe {
+            let outgoing = Outgoing::new(code::SCATTERV, pack_all(own, &from, comm));
+            if !Round::new(me, &outgoing, &[], true).run(own, which, comm)? {
+                return Ok(Served::AtHost);
+            }
+            if let Some(to) = to {
+                keep(&mine, &to, comm);
+            }
+        }
+        Ok(Served::Done)
+    })
+}
+
+/// Serves an exchange of all with all. `blocks` gives what is sent and what is received; with
+/// nothing for what is sent, the latter is replaced.
+///
+/// # Safety
+/// As MPI says of `MPI_Alltoallw`.
+unsafe fn exchange(
+    call: &'static str,
+    comm: MPI_Comm,
+    host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
+    blocks: impl FnOnce(u32) -> Option<(Option<PerRank<Elements>>, PerRank<Elements>)>,
+) -> c_int {
+    serve(call, comm, host, |own| {
+        let Some((from, to)) = blocks(own.ranks()) else { return Ok(Served::Wrong) };
+        let me = own.me();
+        let is_same =
+            |from: &PerRank<Elements>| from.iter().zip(&to).any(|(from, to)| from.is_same_as(to));
+        if from.as_ref().is_some_and(is_same) {
+            return Ok(Served::Wrong);
+        }
+        // SAFETY: the application's buffers, as MPI says of the call.
+        unsafe {
+            let data = pack_all(own, from.as_ref().unwrap_or(&to), comm);
+            let outgoing = Outgoing::new(code::ALLTOALLV, data);
+            let round = Round::new(me, &outgoing, &to, true);
+            if !round.run(own, Collective::Exchange, comm)? {
+                return Ok(Served::Assembled);
+            }
+            if let Some(from) = from {
+                keep(&from[me as usize], &to[me as usize], comm);
+            }
+        }
+        Ok(Served::Done)
+    })
+}
+
+/// # Safety
+/// As MPI says of `MPI_Alltoallv`.
+pub(super) unsafe fn alltoallv<C: Number, D: Number>(
+    send: Lists<C, D>,
+    receive: Lists<C, D>,
+    comm: MPI_Comm,
+    host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
+) -> c_int {
+    let blocks = |ranks| {
+        // SAFETY: the application's arrays, as MPI says of the call.
+        let to = unsafe { receive.elements(ranks)? };
+        if send.buffer == MPI_IN_PLACE.cast_const() {
+            return Some((None, to));
+        }
+        // SAFETY: likewise.
+        Some((Some(unsafe { send.elements(ranks)? }), to))
+    };
+    // SAFETY: the contract of this function.
+    unsafe { exchange("MPI_Alltoallv", comm, host, blocks) }
+}
+
+/// Arguments of what each process sends or receives in `MPI_Alltoallw`.
+pub(super) struct TypedLists<C, D> {
+    pub(super) buffer: *const c_void,
+    pub(super) counts: *const C,
+    pub(super) displacements: *const D,
+    pub(super) datatypes: *const MPI_Datatype,
+}
+
+impl<C: Number, D: Number> TypedLists<C, D> {
+    /// The elements of each process. `None`: the arguments are wrong.
+    ///
+    /// # Safety
+    /// The arrays have an entry for each process.
+    unsafe fn elements(&self, ranks: u32) -> Option<PerRank<Elements>> {
+        // SAFETY: the contract of this function.
+        let (counts, displacements, datatypes) = unsafe {
+            (
+                list(self.counts, ranks)?,
+                list(self.displacements, ranks)?,
+                list(self.datatypes, ranks)?,
+            )
+        };
+        let each = counts.iter().zip(displacements).zip(datatypes);
+        each.map(|((count, displacement), datatype)| {
+            let elements = Elements::new(self.buffer, count.get(), *datatype)?;
+            Some(elements.moved_bytes(displacement.get() as isize))
+        })
+        .collect()
+    }
+}
+
+/// # Safety
+/// As MPI says of `MPI_Alltoallw`.
+pub(super) unsafe fn alltoallw<C: Number, D: Number>(
+    send: TypedLists<C, D>,
+    receive: TypedLists<C, D>,
+    comm: MPI_Comm,
+    host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
+) -> c_int {
+    let blocks = |ranks| {
+        // SAFETY: the application's arrays, as MPI says of the call.
+        let to = unsafe { receive.elements(ranks)? };
+        if send.buffer == MPI_IN_PLACE.cast_const() {
+            return Some((None, to));
+        }
+        // SAFETY: likewise.
+        Some((Some(unsafe { send.elements(ranks)? }), to))
+    };
+    // SAFETY: the contract of this function.
+    unsafe { exchange("MPI_Alltoallw", comm, host, blocks) }
+}
