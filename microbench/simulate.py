@@ -211,7 +211,8 @@ def collectives(checks):
                   *algorithm)
     yield run(256, "--collectives", "allreduce,barrier", "--skew-us", "10")
     yield run(1024, "--collectives", "alltoallv", "--partners", "1024")
-    yield run(16384)
+    yield from (run(16384, "--collectives", some)
+                for some in ("barrier", "allreduce", "halo", "alltoallv"))
 
 
 def parts(options, machine):

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import applications
+import collectives
 import flow
 import gauss_seidel
 import supersteps
@@ -148,7 +149,7 @@ def main():
     folder = Path(sys.argv[1])
     parts = {name: read(folder, name) for name in ("patterns", "lu", "transactions", "pending",
                                                    "bulk", "pressure", "served", "tasks",
-                                                   "bsp")}
+                                                   "bsp", "collectives")}
     machine = json.loads((folder / "machine.json").read_text(encoding="utf-8"))
     some = next(rows[0] for rows in parts.values() if rows)
     text = ["# Results in virtual time", "",
@@ -176,6 +177,8 @@ def main():
         text += gauss_seidel.tasks(folder, parts["tasks"])
     if parts["bsp"]:
         text += supersteps.supersteps(folder, parts["bsp"])
+    if parts["collectives"]:
+        text += collectives.collectives(folder, parts["collectives"])
     text += engine(folder, parts["pending"], parts["transactions"])
     page = "\n".join(map(wrapped, text)).rstrip() + "\n"
     (folder / "README.md").write_text(page, encoding="utf-8")
