@@ -334,7 +334,7 @@ impl At<'_> {
             before = vec![step.combine(from, current, result, bytes).add()];
             current = result;
         }
-        let mut ranges = vec![0..bytes];
+        let mut ranges: Vec<_> = std::iter::once(0..bytes).collect();
         for round in 0..pairs.rounds {
             let range = ranges[round as usize].clone();
             let halves = [0, 1].map(|half| share_of(range.clone(), 2, half));
