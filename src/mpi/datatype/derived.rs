@@ -12,7 +12,7 @@ use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::datatype::flatten::{Elements, View, element, flatten};
 use crate::mpi::datatype::{Predefined, predefined};
-use crate::mpi::request::comm_in_use;
+use crate::mpi::request::comm_or_self;
 use crate::transport::datatype::Layout;
 
 /// What communication calls need to know of a datatype.
@@ -158,7 +158,7 @@ fn keep<'a>(datatype: MPI_Datatype) -> Result<&'a Datatype, Fault> {
 pub(crate) fn is_committed(datatype: MPI_Datatype) -> bool {
     let (mut nothing, mut position) = ([0u8; 16], 0);
     // Errors return on this communicator.
-    host_calls::pack_none(&mut nothing, datatype, &mut position, comm_in_use()) == MPI_SUCCESS
+    host_calls::pack_none(&mut nothing, datatype, &mut position, comm_or_self()) == MPI_SUCCESS
 }
 
 /// True unless the host reports an invalid handle. The call that checks it takes a communicator on
@@ -172,7 +172,7 @@ fn is_datatype(datatype: MPI_Datatype) -> bool {
         return true;
     }
     let mut size = 0;
-    let known = host_calls::pack_size_of_none(datatype, comm_in_use(), &mut size) == MPI_SUCCESS;
+    let known = host_calls::pack_size_of_none(datatype, comm_or_self(), &mut size) == MPI_SUCCESS;
     if known {
         LAST.store(datatype.key(), Ordering::Relaxed);
     }

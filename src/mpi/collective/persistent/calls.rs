@@ -78,13 +78,13 @@ macro_rules! calls {
                 })*
                 // SAFETY: the application's arguments, passed on.
                 unsafe {
-                    let check = |made| {
+                    let check = |comm, made| {
                         #[allow(unused_mut, unused_variables, reason = "some have no arguments")]
                         let mut arrays = Arrays::new($comm, root);
                         $(let Some($arg) = $arg.pass(&mut arrays) else {
-                            return too_large(CALL, $comm);
+                            return Err(too_large(CALL, $comm));
                         };)*
-                        checking.map_or(MPI_SUCCESS, |check| check($($arg,)* $comm, info, made))
+                        Ok(checking.map_or(MPI_SUCCESS, |check| check($($arg,)* comm, info, made)))
                     };
                     let at_host = || {
                         #[allow(unused_mut, unused_variables, reason = "some have no arguments")]

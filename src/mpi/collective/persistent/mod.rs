@@ -2,7 +2,8 @@
 //! for hosts that lack them [CL-4].
 //!
 //! - [`calls`]: the exported names.
-//! - [`host_form`], [`kept`], [`at_host`]: the host's calls, and their arguments.
+//! - [`host_form`], [`kept`], [`at_host`]: the host's calls, and their arguments. [`checks`]: the
+//!   host's checks.
 //! - [`barrier`], [`movement`]: schedules of this library. [`moves`]: what each call moves.
 //! - [`halo`], [`neighbour_calls`], [`neighbours`], [`neighbours_at_host`]: neighbour collectives
 //!   [CL-6].
@@ -14,6 +15,7 @@
 mod at_host;
 mod barrier;
 mod calls;
+mod checks;
 mod halo;
 mod host_form;
 mod kept;
@@ -23,7 +25,6 @@ mod neighbour_calls;
 mod neighbours;
 mod neighbours_at_host;
 
-use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -50,6 +51,7 @@ pub(crate) fn open() {
 pub(crate) fn close() {
     OPEN.store(false, Ordering::Release);
     collectives::clear();
+    checks::clear();
     let mut key = KEY.swap(0, Ordering::Relaxed).wrapping_sub(1) as c_int;
     if key != -1 {
         host_calls::comm_free_keyval(&mut key);
@@ -66,7 +68,7 @@ pub(super) enum NotServed {
 
 /// Serves a call that makes a persistent collective of `comm`.
 ///
-/// `check` makes the host's call, if it has it, for its checks of the arguments. `set_up` is
+/// `check` makes the host's call, if it has it, for its checks of the arguments ([`checks::run`]). `set_up` is
 /// collective, and has the same outcome in all processes: a collective of this library, or the
 /// reason why there is none. It is not called if the host refuses the arguments, for
 /// intercommunicators, or if the communicator has processes of other jobs, which may have other
@@ -78,7 +80,7 @@ pub(super) unsafe fn serve(
     call: &'static str,
     comm: MPI_Comm,
     request: *mut MPI_Request,
-    check: impl FnOnce(*mut MPI_Request) -> c_int,
+    check: impl FnOnce(MPI_Comm, *mut MPI_Request) -> Result<c_int, c_int>,
     set_up: impl FnOnce(&mut Carrier) -> Result<Box<dyn PersistentCollective>, NotServed>,
     at_host: impl FnOnce() -> at_host::Start,
 ) -> c_int {
@@ -86,13 +88,8 @@ pub(super) unsafe fn serve(
         let fault = Fault::new(MPI_ERR_ARG, "request is NULL");
         return raise(call, Place::World, fault);
     }
-    let checked = Cell::new(MPI_REQUEST_NULL);
-    let code = check(checked.as_ptr());
-    if code != MPI_SUCCESS {
+    if let Err(code) = checks::run(comm, check) {
         return code;
-    }
-    if checked.get() != MPI_REQUEST_NULL {
-        host_calls::request_free(&checked);
     }
     let mut outcome = Err(NotServed::LeftToHost(""));
     if let Some(mut carrier) = OPEN.load(Ordering::Acquire).then(|| Carrier::of(comm)).flatten() {
@@ -106,14 +103,11 @@ pub(super) unsafe fn serve(
     }
     let none_made = Fault::new(MPI_ERR_INTERN, "the host could not make a persistent request");
     let fault = match outcome {
-        Ok(collective) => {
-            watch(comm);
-            // SAFETY: the application's place for a request.
-            match make(comm, collective, unsafe { Out::new(request) }) {
-                Some(()) => return MPI_SUCCESS,
-                None => none_made,
-            }
-        }
+        // SAFETY: the application's place for a request.
+        Ok(collective) => match make(comm, collective, unsafe { Out::new(request) }) {
+            Some(()) => return MPI_SUCCESS,
+            None => none_made,
+        },
         Err(NotServed::Refused(fault)) => fault,
         Err(NotServed::LeftToHost(_)) => none_made,
     };
@@ -178,5 +172,6 @@ unsafe extern "C" fn copy_none(
 /// Called by the host when a communicator ends. Its collectives go on.
 unsafe extern "C" fn on_delete(comm: MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
     collectives::forget_comm(comm.key());
+    checks::forget(comm);
     MPI_SUCCESS
 }

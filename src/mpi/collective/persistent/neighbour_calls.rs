@@ -43,8 +43,8 @@ macro_rules! calls {
                 // SAFETY: the application's arguments, passed on; lists have a number for each
                 // neighbour.
                 unsafe {
-                    let check = |made| {
-                        check.map_or(MPI_SUCCESS, |check| check($($arg,)* comm, info, made))
+                    let check = |comm, made| {
+                        Ok(check.map_or(MPI_SUCCESS, |check| check($($arg,)* comm, info, made)))
                     };
                     let blocks = |$neighbours: &Neighbours| $blocks;
                     let ours = |carrier: &mut Carrier| set_up(carrier, comm, blocks);

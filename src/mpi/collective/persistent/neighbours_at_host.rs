@@ -60,21 +60,25 @@ pub(super) fn start(
     blocks: impl FnOnce(&Neighbours) -> Both,
 ) -> Start {
     match arguments(comm, blocks) {
-        // SAFETY: the buffers are the application's, and belong to the collective from each start
-        // to its completion; the lists have an entry for each neighbour, and live as long.
-        Ok((sent, received)) => Box::new(move |comm, request| unsafe {
-            alltoallw(
-                buffers.0,
-                sent.counts.as_ptr(),
-                sent.displs.as_ptr(),
-                sent.types.as_ptr(),
-                buffers.1,
-                received.counts.as_ptr(),
-                received.displs.as_ptr(),
-                received.types.as_ptr(),
-                comm,
-                request,
-            )
+        Ok(lists) => Box::new(move |comm, request| {
+            // The whole, not some fields: the datatypes must live as long.
+            let (sent, received) = &lists;
+            // SAFETY: the buffers are the application's, and belong to the collective from each
+            // start to its completion; the lists have an entry for each neighbour.
+            unsafe {
+                alltoallw(
+                    buffers.0,
+                    sent.counts.as_ptr(),
+                    sent.displs.as_ptr(),
+                    sent.types.as_ptr(),
+                    buffers.1,
+                    received.counts.as_ptr(),
+                    received.displs.as_ptr(),
+                    received.types.as_ptr(),
+                    comm,
+                    request,
+                )
+            }
         }),
         Err(class) => Box::new(move |_, _| class),
     }
