@@ -27,8 +27,8 @@
  * call, whether this library serves the collective: if all of them are on one node and it has a
  * schedule for the call. Otherwise the host serves it, and the log says why at level info. With
  * MPIX_RMA_COLLECTIVES=host the host serves all. Results are the same, except that reductions of
- * floating-point numbers may be rounded in another order, as MPI allows; repeated runs give the same
- * bits.
+ * floating-point numbers may be rounded in another order, as MPI allows; repeated runs give the
+ * same bits.
  *
  * THE REQUEST
  *

@@ -9,8 +9,8 @@
  *   collectives [--turns N] [--only NAME] [--ordinary]
  *
  * "bytes" is what each process contributes in all: to all others together in an alltoall. Every
- * turn has contents of its own, and the results are compared after it. --ordinary measures the ordinary
- * calls with the library, too.
+ * turn has contents of its own, and the results are compared after it. --ordinary measures the
+ * ordinary calls with the library, too.
  */
 #ifdef PLAIN_HOST
 #include <mpi.h>

@@ -145,6 +145,9 @@ static void movements(int n, int times, int in_place)
     int *pairs = ints(size);
     for (int r = 0; r < size; r++)
         pairs[r] = counts[r] < mine ? counts[r] : mine;
+    /* Open MPI 4.1.4 loses count of its tags where one process has nothing to exchange in place. */
+    if (is_host && in_place && pairs[rank] == 0)
+        pairs[rank] = 1;
     enum { GATHER, GATHERV, SCATTER, SCATTERV, ALLGATHER, ALLGATHERV, ALLTOALL, ALLTOALLV,
            ALLTOALLW, CALLS };
     MPI_Request request[CALLS];
@@ -378,7 +381,8 @@ static void lengths(void)
                 in[at] = (unsigned char)item(i, rank, at / n, at % n);
             EXPECT(!wrong && out[n] == 0xee, "bcast of %d bytes: %d wrong", n, wrong);
             if (rank == 1 && i == 2)
-                usleep(2000);
+                for (volatile int work = 0; work < 1000000; work++)
+                    ; /* late */
             run(&allreduce);
             for (int at = 0; at < n; at++) {
                 all = 0;

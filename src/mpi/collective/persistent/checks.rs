@@ -1,10 +1,10 @@
 //! The host's checks of arguments.
 //!
-//! The host's own init call checks the arguments of a persistent collective, and the request that it
-//! makes is freed. On Open MPI 4.1.4, some such requests take a tag of the communicator in a part of
-//! its processes only, and its next nonblocking collective hangs. So the call gets a duplicate of
-//! the communicator, on which nothing communicates. Each communicator has one, made at its first
-//! persistent collective.
+//! The host's own init call checks the arguments of a persistent collective, and the request that
+//! it makes is freed. On Open MPI 4.1.4, some such requests take a tag of the communicator in a
+//! part of its processes only, and its next nonblocking collective hangs. So the call gets a
+//! duplicate of the communicator, on which nothing communicates. Each communicator has one, made at
+//! its first persistent collective.
 
 use std::cell::Cell;
 use std::ffi::c_int;

@@ -68,9 +68,9 @@ pub(super) enum NotServed {
 
 /// Serves a call that makes a persistent collective of `comm`.
 ///
-/// `check` makes the host's call, if it has it, for its checks of the arguments ([`checks::run`]). `set_up` is
-/// collective, and has the same outcome in all processes: a collective of this library, or the
-/// reason why there is none. It is not called if the host refuses the arguments, for
+/// `check` makes the host's call, if it has it, for its checks of the arguments ([`checks::run`]).
+/// `set_up` is collective, and has the same outcome in all processes: a collective of this library,
+/// or the reason why there is none. It is not called if the host refuses the arguments, for
 /// intercommunicators, or if the communicator has processes of other jobs, which may have other
 /// settings. Then, and if it is left to the host, each start calls what `at_host` returns.
 ///
