@@ -444,13 +444,13 @@ fn a_halo_exchange_fills_the_ghost_cells() {
                 for me in 0..ranks {
                     let corner = ours(me);
                     let field = world.area(me, Area::Receive);
-                    for at in 0..field.len() {
+                    for (at, got) in field.iter().enumerate() {
                         let local = (at / 2) as i32;
                         let local = [local / (side * side), local / side % side, local % side];
                         let global = [0, 1, 2].map(|at| local[at] + corner[at]);
                         let expected =
                             owner(global).map_or(GARBAGE, |rank| value(rank, global, at % 2));
-                        assert_eq!(field[at], expected, "{grid:?} {placement:?} {me} {local:?}");
+                        assert_eq!(*got, expected, "{grid:?} {placement:?} {me} {local:?}");
                     }
                 }
                 if knows_nodes {

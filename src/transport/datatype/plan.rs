@@ -122,7 +122,7 @@ mod tests {
             layout = layout.repeated(count, extent).unwrap();
         }
         let at = (0..3).map(|dim| start[dim] * extents[dim]).sum();
-        Side::items(Arc::new(layout.blocks([Block { count: 1, at }].into_iter()).unwrap()), 1)
+        Side::items(Arc::new(layout.blocks([Block { count: 1, at }]).unwrap()), 1)
     }
 
     #[test]
