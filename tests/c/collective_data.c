@@ -315,8 +315,10 @@ static void pairs(void)
         double other[64];
         memcpy(other, sum, sizeof other);
         MPI(MPI_Reduce(first, other, 64, MPI_DOUBLE, MPI_SUM, size - 1, comm));
+#ifndef OPEN_MPI /* which serves both itself, and folds in different orders */
         EXPECT(round < ROUNDS - 1 || memcmp(other, sum, sizeof sum) == 0,
                "a reduce has other bits than an allreduce");
+#endif
     }
 }
 
