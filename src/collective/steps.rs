@@ -23,7 +23,7 @@ use std::ops::Range;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Slots of a ring.
-pub const DEPTH: usize = 8;
+pub const DEPTH: usize = if cfg!(loom) { 2 } else { 8 };
 /// Steps that a process publishes ahead of its own takes.
 const AHEAD: u32 = DEPTH as u32 / 2;
 /// Words of a cache line.
