@@ -180,22 +180,6 @@ static void win_test(const Line *line, MPI_Win win)
         MPI(MPI_Win_test(win, &flag));
 }
 
-/* handle WINDOW NUMBER: the next calls on the window are made on this handle of it. */
-static void handle(const Line *line, MPI_Win win)
-{
-    Room *room = &rooms[number(line, 1)];
-    int wanted = integer(line, 2);
-    for (; room->handle_count <= wanted; room->handle_count++) {
-        room->handles =
-            resized(room->handles, (size_t)room->handle_count + 1, sizeof *room->handles);
-        if (room->handle_count == 0)
-            room->handles[0] = win;
-        else
-            MPI(MPIX_Win_dup(win, MPI_INFO_NULL, &room->handles[room->handle_count]));
-    }
-    room->win = room->handles[wanted];
-}
-
 /* ---- Requests ---- */
 
 static void check_some(const Some *some)
@@ -477,7 +461,6 @@ static const struct {
     {"unlock_all", unlock_all},
     {"flush", flush},
     {"order", order},
-    {"handle", handle},
     {"await_counters", await_counters},
     {"take", take},
     {"expect", expect},
