@@ -60,40 +60,47 @@ mod x86 {
 
     const LINE: usize = 64;
 
-    /// Copies whole lines. Returns the number of bytes.
+    /// Copies whole lines, 16 bytes at a time by `store`. Returns the number of bytes.
     ///
     /// # Safety
-    /// Both pointers are valid for `len` bytes, which do not overlap.
-    #[inline]
-    pub(super) unsafe fn lines(from: *const u8, to: *mut u8, len: usize) -> usize {
+    /// Both pointers are valid for `len` bytes, which do not overlap. `store` writes its second
+    /// argument to its first.
+    #[inline(always)]
+    unsafe fn lines_by(
+        store: unsafe fn(*mut __m128i, __m128i),
+        from: *const u8,
+        to: *mut u8,
+        len: usize,
+    ) -> usize {
         let end = len / LINE * LINE;
         for at in (0..end).step_by(LINE) {
-            // SAFETY: the line lies within the `len` bytes; no alignment is needed.
+            // SAFETY: the line lies within the `len` bytes.
             unsafe {
                 let (from, to) = (from.add(at).cast::<__m128i>(), to.add(at).cast::<__m128i>());
                 let parts: [__m128i; 4] = std::array::from_fn(|i| _mm_loadu_si128(from.add(i)));
                 for (i, part) in parts.into_iter().enumerate() {
-                    _mm_storeu_si128(to.add(i), part);
+                    store(to.add(i), part);
                 }
             }
         }
         end
     }
 
+    /// Copies whole lines. Returns the number of bytes.
+    ///
+    /// # Safety
+    /// Both pointers are valid for `len` bytes, which do not overlap.
+    #[inline]
+    pub(super) unsafe fn lines(from: *const u8, to: *mut u8, len: usize) -> usize {
+        // SAFETY: the contract of this function; the stores need no alignment.
+        unsafe { lines_by(_mm_storeu_si128, from, to, len) }
+    }
+
     /// # Safety
     /// Both pointers are valid for `len` bytes, which do not overlap; `to` is aligned to 16 bytes.
     pub(super) unsafe fn stream(from: *const u8, to: *mut u8, len: usize) {
-        let end = len / LINE * LINE;
-        for at in (0..end).step_by(LINE) {
-            // SAFETY: the line lies within the `len` bytes, and its parts are aligned to 16 bytes.
-            unsafe {
-                let (from, to) = (from.add(at).cast::<__m128i>(), to.add(at).cast::<__m128i>());
-                let parts: [__m128i; 4] = std::array::from_fn(|i| _mm_loadu_si128(from.add(i)));
-                for (i, part) in parts.into_iter().enumerate() {
-                    _mm_stream_si128(to.add(i), part);
-                }
-            }
-        }
+        // SAFETY: the contract of this function; the parts of a line are aligned to 16 bytes.
+        let end = unsafe { lines_by(_mm_stream_si128, from, to, len) };
         // SAFETY: the rest lies within the `len` bytes. No release orders streaming stores, so a
         // fence does.
         unsafe {

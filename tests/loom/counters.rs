@@ -10,7 +10,7 @@ use mpix_rma::transport::shm::protocol::CounterLine;
 /// As the library raises a counter for a process.
 fn raise_as(counter: &CounterLine, name: u64) {
     match counter.claim(name) {
-        Some(own) => _ = own.raise(),
+        Some(own) => own.raise_to(own.count() + 1),
         None => counter.raise_shared(),
     }
 }
@@ -19,8 +19,9 @@ fn raise_as(counter: &CounterLine, name: u64) {
 fn raise_twice(counter: &CounterLine, name: u64) {
     match counter.claim(name) {
         Some(own) => {
-            let count = own.raise();
+            let count = own.count();
             own.raise_to(count + 1);
+            own.raise_to(count + 2);
         }
         None => (0..2).for_each(|_| counter.raise_shared()),
     }

@@ -4,10 +4,10 @@ use std::ffi::{c_int, c_void};
 use std::slice::from_raw_parts_mut;
 
 use super::communicators::{Collective, Communicator};
-use super::exchanges::{self, Lists, Triple, valid_root};
-use super::message::{Elements, Staged};
+use super::exchanges::{self, Lists, valid_root};
+use super::message::{Elements, Staged, Triple};
 use super::reductions::{self, Operands};
-use super::serve::{self, Host, Served, code, differs, serve};
+use super::serve::{self, Failed, Host, Served, code, differs, serve};
 use super::varying::{self, TypedLists};
 use crate::collective::Content;
 use crate::collective::schedule::FLAT_MAX;
@@ -31,11 +31,9 @@ unsafe fn broadcast(
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
 ) -> c_int {
     serve("MPI_Bcast", comm, host, |own| {
-        let Some(message) = Elements::new(message.0, message.1, message.2) else {
-            return Ok(Served::Wrong);
-        };
+        let message = Elements::new(message).ok_or(Failed::Wrong)?;
         let Some(root) = valid_root(own, root) else {
-            return Err(Fault::new(MPI_ERR_ROOT, "root is not a rank of comm"));
+            return Err(Fault::new(MPI_ERR_ROOT, "root is not a rank of comm").into());
         };
         let max = if own.ranks() <= FLAT_MAX { BYTES_MAX } else { TREE_BYTES_MAX };
         if !(1..=max).contains(&message.bytes) {

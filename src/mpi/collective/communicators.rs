@@ -3,15 +3,13 @@
 //! A communicator gets its board in its n-th call that could use one, with the same n in all its
 //! processes, so that a short-lived communicator costs nothing. Until then, and if the set-up
 //! fails, the host serves it. The set-up is collective and has the same outcome in all processes.
-//!
-//! The entry of a communicator lives as long as an attribute of ours on it: hosts reuse handles.
 
-use std::ffi::{c_int, c_void};
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use hashbrown::HashMap;
 
+use super::endings;
 use crate::collective::{
     Board, BoardShape, Buffers, Content, InBlock, Mismatch, Position, RANKS_MAX, Run, Schedule,
     Work, schedule,
@@ -36,7 +34,7 @@ enum Entry {
     Board(Option<Box<Communicator>>),
 }
 
-/// The entries by the handles' keys.
+/// The entries by the handles' keys, until the communicators end ([`endings`]).
 // SAFETY: any thread may use and drop entries, which are memory, mappings and numbers.
 static ENTRIES: Own<Option<HashMap<u64, Entry>>> = unsafe { Own::new(None) };
 
@@ -46,9 +44,6 @@ static CALLS_BEFORE: AtomicU32 = AtomicU32::new(0);
 /// most communicators that are made for a single exchange should not pay for it.
 const CALLS_BEFORE_AUTO: u32 = 16;
 
-/// The attribute's keyval plus one; 0 while there is none.
-static KEY: AtomicI64 = AtomicI64::new(0);
-
 /// Turns schedules on. All processes of the job call it, or none, with the same setting.
 pub(crate) fn open(setting: Collectives) {
     let calls = match setting {
@@ -56,24 +51,13 @@ pub(crate) fn open(setting: Collectives) {
         Collectives::Always => 1,
         Collectives::Host => return,
     };
-    let mut key = MPI_KEYVAL_INVALID;
-    // SAFETY: the callback lives as long as the library, and the place is ours. Without a copy
-    // callback, a duplicate gets no attribute.
-    let code = unsafe { PMPI_Comm_create_keyval(None, Some(on_delete), &raw mut key, null_mut()) };
-    if code == MPI_SUCCESS {
-        KEY.store(i64::from(key) + 1, Ordering::Relaxed);
-        CALLS_BEFORE.store(calls, Ordering::Release);
-    }
+    CALLS_BEFORE.store(calls, Ordering::Release);
 }
 
 /// Turns schedules off, and frees all boards. Call it before MPI is finalized.
-pub(crate) fn close() {
-    if CALLS_BEFORE.swap(0, Ordering::AcqRel) != 0 {
-        let mut key = KEY.swap(0, Ordering::Relaxed).wrapping_sub(1) as c_int;
-        // The host still deletes the attributes of live communicators.
-        host_calls::comm_free_keyval(&mut key);
-        drop(ENTRIES.with(Option::take));
-    }
+pub(super) fn close() {
+    CALLS_BEFORE.store(0, Ordering::Release);
+    drop(ENTRIES.with(Option::take));
 }
 
 /// Whether any call may run on a schedule.
@@ -82,11 +66,10 @@ pub(super) fn is_open() -> bool {
     CALLS_BEFORE.load(Ordering::Relaxed) != 0
 }
 
-/// Called by the host when a communicator ends.
-unsafe extern "C" fn on_delete(comm: MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
+/// A communicator ends.
+pub(super) fn forget(comm: MPI_Comm) {
     // Unmapped outside of the lock.
     drop(ENTRIES.with(|entries| entries.as_mut()?.remove(&comm.key())));
-    MPI_SUCCESS
 }
 
 /// Who serves a call that could run on a schedule.
@@ -129,9 +112,7 @@ pub(super) fn claim(comm: MPI_Comm) -> Claim {
 
 /// Notes the first successful call of a communicator.
 pub(super) fn begin(comm: MPI_Comm) {
-    let key = KEY.load(Ordering::Relaxed).wrapping_sub(1) as c_int;
-    // SAFETY: the communicator is valid, since the host has just served it; the keyval is ours.
-    if unsafe { PMPI_Comm_set_attr(comm, key, null_mut()) } == MPI_SUCCESS {
+    if endings::watch(comm) {
         insert(comm, Entry::Calls(1));
     }
 }
@@ -214,16 +195,9 @@ impl Communicator {
     /// Makes the board of a communicator. Collective. `None`, in all processes: the host serves it.
     #[cold]
     fn set_up(comm: MPI_Comm) -> Option<Self> {
-        let (mut inter, mut me, mut size) = (0, 0, 0);
-        host_calls::comm_test_inter(comm, &mut inter);
-        host_calls::comm_rank(comm, &mut me);
-        host_calls::comm_size(comm, &mut size);
-        let (me, ranks) = (me as u32, size as u32);
-        if inter != 0 || ranks > RANKS_MAX || !in_world(comm, size) {
-            return None;
-        }
+        let mut carrier = Carrier::of(comm).filter(|carrier| carrier.ranks <= RANKS_MAX)?;
+        let (me, ranks) = (carrier.me, carrier.ranks);
         let shape = BoardShape::of(ranks);
-        let mut carrier = Carrier { comm, me, ranks, failed: false };
         let made = Scratch::new(&mut carrier, shape.words());
         let scratch = made
             .inspect_err(|reason| log::info!("collectives are left to the host: {reason}"))

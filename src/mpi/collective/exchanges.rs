@@ -8,8 +8,8 @@ use std::slice::{from_raw_parts, from_raw_parts_mut};
 use smallvec::SmallVec;
 
 use super::communicators::{Collective, Communicator};
-use super::message::{Elements, Staged, Typed};
-use super::serve::{Host, Served, code, differs, serve};
+use super::message::{Elements, Number, Staged, Triple, Typed};
+use super::serve::{Failed, Host, Served, code, differs, serve};
 use crate::collective::schedule::FLAT_MAX;
 use crate::collective::{Content, Draft, Mismatch, Published, Work};
 use crate::mpi::abi::error::Fault;
@@ -21,9 +21,6 @@ const COPIED_ONCE_MAX: usize = 32 << 10;
 const COPIED_TWICE_MAX: usize = 512 << 10;
 /// Most bytes that a process publishes among more than a few.
 const MANY_MAX: usize = 2048;
-
-/// A buffer, a count and a datatype.
-pub(super) type Triple = (*const c_void, i64, MPI_Datatype);
 
 /// Where the blocks of a buffer are.
 #[derive(Clone, Copy)]
@@ -187,8 +184,7 @@ fn given(send: Triple, own: Elements) -> Option<Elements> {
     if send.0 == MPI_IN_PLACE.cast_const() {
         return Some(own);
     }
-    Elements::new(send.0, send.1, send.2)
-        .filter(|from| from.bytes <= own.bytes && !from.is_same_as(&own))
+    Elements::new(send).filter(|from| from.bytes <= own.bytes && !from.is_same_as(&own))
 }
 
 /// One block, or one of this length for each process.
@@ -227,7 +223,7 @@ unsafe fn even(
     send: Option<Held>,
     receive: Option<Held>,
     comm: MPI_Comm,
-) -> Result<Served, Fault> {
+) -> Result<Served, Failed> {
     // SAFETY: the contract of this function.
     let source = send.map(|held| unsafe { Staged::source(held.elements(), comm) });
     let sink = receive.map(|held| Staged::sink(held.elements()));
@@ -261,10 +257,8 @@ pub(super) unsafe fn allgather(
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
 ) -> c_int {
     serve("MPI_Allgather", comm, host, |own| {
-        let Some(to) = Elements::new(receive.0, receive.1, receive.2) else {
-            return Ok(Served::Wrong);
-        };
-        let Some(from) = given(send, to.nth(own.me())) else { return Ok(Served::Wrong) };
+        let to = Elements::new(receive).ok_or(Failed::Wrong)?;
+        let from = given(send, to.nth(own.me())).ok_or(Failed::Wrong)?;
         if !is_short(own, to.bytes, false, COPIED_TWICE_MAX) {
             return Ok(Served::AtHost);
         }
@@ -285,10 +279,8 @@ pub(super) unsafe fn alltoall(
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
 ) -> c_int {
     serve("MPI_Alltoall", comm, host, |own| {
-        let Some(to) = Elements::new(receive.0, receive.1, receive.2) else {
-            return Ok(Served::Wrong);
-        };
-        let Some(from) = given(send, to) else { return Ok(Served::Wrong) };
+        let to = Elements::new(receive).ok_or(Failed::Wrong)?;
+        let from = given(send, to).ok_or(Failed::Wrong)?;
         if !is_short(own, to.bytes, true, COPIED_ONCE_MAX) {
             return Ok(Served::AtHost);
         }
@@ -310,15 +302,11 @@ pub(super) unsafe fn gather(
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
 ) -> c_int {
     serve("MPI_Gather", comm, host, |own| {
-        let Some(root) = valid_root(own, root) else { return Ok(Served::Wrong) };
+        let root = valid_root(own, root).ok_or(Failed::Wrong)?;
         let is_root = own.me() == root;
-        let block = match is_root {
-            true => Elements::new(receive.0, receive.1, receive.2),
-            false => Elements::new(send.0, send.1, send.2),
-        };
-        let Some(block) = block else { return Ok(Served::Wrong) };
+        let block = Elements::new(if is_root { receive } else { send }).ok_or(Failed::Wrong)?;
         let from = if is_root { given(send, block.nth(root)) } else { Some(block) };
-        let Some(from) = from else { return Ok(Served::Wrong) };
+        let from = from.ok_or(Failed::Wrong)?;
         if !is_short(own, block.bytes, false, COPIED_ONCE_MAX) {
             return Ok(Served::AtHost);
         }
@@ -340,20 +328,16 @@ pub(super) unsafe fn scatter(
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
 ) -> c_int {
     serve("MPI_Scatter", comm, host, |own| {
-        let Some(root) = valid_root(own, root) else { return Ok(Served::Wrong) };
+        let root = valid_root(own, root).ok_or(Failed::Wrong)?;
         let is_root = own.me() == root;
-        let block = match is_root {
-            true => Elements::new(send.0, send.1, send.2),
-            false => Elements::new(receive.0, receive.1, receive.2),
-        };
-        let Some(block) = block else { return Ok(Served::Wrong) };
+        let block = Elements::new(if is_root { send } else { receive }).ok_or(Failed::Wrong)?;
         let to = match receive.0 == MPI_IN_PLACE.cast_const() {
             _ if !is_root => Some(block),
             true => Some(block.nth(root)),
-            false => Elements::new(receive.0, receive.1, receive.2)
+            false => Elements::new(receive)
                 .filter(|to| to.bytes >= block.bytes && !to.is_same_as(&block.nth(root))),
         };
-        let Some(to) = to else { return Ok(Served::Wrong) };
+        let to = to.ok_or(Failed::Wrong)?;
         if !is_short(own, block.bytes, true, COPIED_TWICE_MAX) {
             return Ok(Served::AtHost);
         }
@@ -363,29 +347,6 @@ pub(super) unsafe fn scatter(
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe { even(own, &plan, from, Some(Held::One(to)), comm) }
     })
-}
-
-/// A count or displacement of an array, of the calls with large counts or the others.
-pub(super) trait Number: Copy {
-    fn get(self) -> i64;
-}
-
-impl Number for i32 {
-    fn get(self) -> i64 {
-        i64::from(self)
-    }
-}
-
-impl Number for i64 {
-    fn get(self) -> i64 {
-        self
-    }
-}
-
-impl Number for isize {
-    fn get(self) -> i64 {
-        self as i64
-    }
 }
 
 /// A number for each process.
@@ -417,14 +378,14 @@ impl<C: Number, D: Number> Lists<C, D> {
         // SAFETY: the contract of this function.
         let (counts, displacements) =
             unsafe { (list(self.counts, ranks)?, list(self.displacements, ranks)?) };
-        let none = counts.iter().all(|count| count.get() == 0);
+        let none = counts.iter().all(|count| count.wide() == 0);
         let typed = Typed::of_any(self.datatype, none)?;
         counts
             .iter()
             .zip(displacements)
             .map(|(count, displacement)| {
-                let elements = Elements::typed(self.buffer, count.get(), typed)?;
-                Some(elements.moved(displacement.get() as isize))
+                let elements = Elements::typed(self.buffer, count.wide(), typed)?;
+                Some(elements.moved(displacement.wide() as isize))
             })
             .collect()
     }
@@ -441,12 +402,10 @@ pub(super) unsafe fn allgatherv<C: Number, D: Number>(
     serve("MPI_Allgatherv", comm, host, |own| {
         let me = own.me() as usize;
         // SAFETY: the application's arrays, as MPI says of the call.
-        let Some(to) = (unsafe { receive.elements(own.ranks()) }) else {
-            return Ok(Served::Wrong);
-        };
-        let Some(from) = given(send, to[me]) else { return Ok(Served::Wrong) };
+        let to = unsafe { receive.elements(own.ranks()) }.ok_or(Failed::Wrong)?;
+        let from = given(send, to[me]).ok_or(Failed::Wrong)?;
         if receive.buffer == MPI_IN_PLACE.cast_const() {
-            return Ok(Served::Wrong);
+            return Err(Failed::Wrong);
         }
         let all = to.iter().map(|block| block.bytes).try_fold(0, usize::checked_add);
         let longest = to.iter().map(|block| block.bytes).max().unwrap_or(0);

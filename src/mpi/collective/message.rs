@@ -8,6 +8,23 @@ use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::datatype::{derived, predefined};
 
+/// A count or displacement of the application, of the calls with large counts or the others.
+pub(super) trait Number: Copy {
+    fn wide(self) -> i64;
+}
+
+macro_rules! numbers {
+    ($($type:ty)*) => {$(
+        impl Number for $type {
+            fn wide(self) -> i64 {
+                self as i64
+            }
+        }
+    )*};
+}
+
+numbers! { i32 i64 isize }
+
 /// A datatype that the application may communicate with.
 #[derive(Clone, Copy)]
 pub(super) struct Typed {
@@ -50,6 +67,9 @@ impl Typed {
     }
 }
 
+/// A buffer, a count and a datatype.
+pub(super) type Triple = (*const c_void, i64, MPI_Datatype);
+
 /// Elements in a buffer.
 #[derive(Clone, Copy)]
 pub(super) struct Elements {
@@ -63,7 +83,7 @@ pub(super) struct Elements {
 impl Elements {
     /// `None`: the arguments are wrong.
     #[inline]
-    pub(super) fn new(buffer: *const c_void, count: i64, datatype: MPI_Datatype) -> Option<Self> {
+    pub(super) fn new((buffer, count, datatype): Triple) -> Option<Self> {
         Self::typed(buffer, count, Typed::of_any(datatype, count == 0)?)
     }
 

@@ -8,6 +8,7 @@
 //! - [`message`]: data in the application's buffers.
 //! - [`communicators`]: the boards of communicators.
 //! - [`persistent`]: persistent collectives, on every host.
+//! - [`endings`]: what is kept of a communicator is forgotten when it ends.
 //!
 //! All processes of a communicator must choose alike [CL-1]. So a choice depends on the
 //! communicator, the number of bytes and the operation, which MPI requires to be equal in all of
@@ -15,6 +16,7 @@
 
 mod calls;
 mod communicators;
+mod endings;
 mod exchanges;
 mod message;
 pub(crate) mod persistent;
@@ -22,4 +24,11 @@ mod reductions;
 mod serve;
 mod varying;
 
-pub(crate) use communicators::{close, open};
+pub(crate) use communicators::open;
+
+/// Turns schedules off, and frees all that collectives keep. Call it before MPI is finalized.
+pub(crate) fn close() {
+    communicators::close();
+    persistent::close();
+    endings::close();
+}

@@ -6,9 +6,9 @@ use std::ptr::copy_nonoverlapping;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 use super::communicators::{Collective, Communicator, bytes_of};
-use super::exchanges::{Number, PerRank, list, number, valid_root};
-use super::message::Typed;
-use super::serve::{Host, Served, code, differs, serve};
+use super::exchanges::{PerRank, list, number, valid_root};
+use super::message::{Number, Typed};
+use super::serve::{Failed, Host, Served, code, differs, serve};
 use crate::collective::schedule::FLAT_MAX;
 use crate::collective::{Content, Draft, Mismatch, Published, Work};
 use crate::mpi::abi::error::Fault;
@@ -190,16 +190,16 @@ fn reduce_by(
     all: Operands,
     comm: MPI_Comm,
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
-    ours: impl FnOnce(&mut Communicator, Operation, usize) -> Result<Served, Fault>,
+    ours: impl FnOnce(&mut Communicator, Operation, usize) -> Result<Served, Failed>,
 ) -> c_int {
     serve(call, comm, host, |own| {
-        let Ok(count) = usize::try_from(all.count) else { return Ok(Served::Wrong) };
+        let count = usize::try_from(all.count).map_err(|_| Failed::Wrong)?;
         match Reducer::of(all.datatype, all.op) {
             Reducer::Ours(operation) if operation.is_short(own, count, bytes_max) => {
                 ours(own, operation, count)
             }
             Reducer::Ours(_) | Reducer::Host => Ok(Served::AtHost),
-            Reducer::Wrong => Ok(Served::Wrong),
+            Reducer::Wrong => Err(Failed::Wrong),
         }
     })
 }
@@ -212,7 +212,7 @@ pub(super) unsafe fn allreduce(
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
 ) -> c_int {
     reduce_by(("MPI_Allreduce", ALL_BYTES_MAX), all, comm, host, |own, operation, count| {
-        let Some(input) = operand(all.sendbuf, all.recvbuf) else { return Ok(Served::Wrong) };
+        let input = operand(all.sendbuf, all.recvbuf).ok_or(Failed::Wrong)?;
         let which = (Collective::Allreduce, code::ALLREDUCE);
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe { operation.run(own, which, input, Some(all.recvbuf.cast()), count)? };
@@ -229,14 +229,14 @@ pub(super) unsafe fn reduce(
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
 ) -> c_int {
     reduce_by(("MPI_Reduce", ROOT_BYTES_MAX), all, comm, host, |own, operation, count| {
-        let Some(root) = valid_root(own, root) else { return Ok(Served::Wrong) };
+        let root = valid_root(own, root).ok_or(Failed::Wrong)?;
         let (input, output) = if own.me() == root {
             (operand(all.sendbuf, all.recvbuf), Some(all.recvbuf.cast()))
         } else {
             let wrong = all.sendbuf.is_null() || all.sendbuf == MPI_IN_PLACE.cast_const();
             ((!wrong).then(|| all.sendbuf.cast()), None)
         };
-        let Some(input) = input else { return Ok(Served::Wrong) };
+        let input = input.ok_or(Failed::Wrong)?;
         let which = (Collective::Reduce { root }, code::REDUCE);
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe { operation.run(own, which, input, output, count)? };
@@ -309,7 +309,7 @@ pub(super) unsafe fn scan(
             true if in_place => (operand(all.sendbuf, all.recvbuf), None),
             true => ((!all.sendbuf.is_null()).then(|| all.sendbuf.cast()), None),
         };
-        let Some(input) = input else { return Ok(Served::Wrong) };
+        let input = input.ok_or(Failed::Wrong)?;
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe {
             operation.run(own, (Collective::Scan { inclusive }, code), input, output, count)?
@@ -470,11 +470,11 @@ unsafe fn reduce_scatter_by(
     lengths: impl FnOnce(u32) -> Option<PerRank<usize>>,
 ) -> c_int {
     serve(call, comm, host, |own| {
-        let Some(lengths) = lengths(own.ranks()) else { return Ok(Served::Wrong) };
+        let lengths = lengths(own.ranks()).ok_or(Failed::Wrong)?;
         let total = lengths.iter().try_fold(0, |sum: usize, length| sum.checked_add(*length));
         let (operation, total) = match (Reducer::of(all.datatype, all.op), total) {
             (Reducer::Ours(operation), Some(total)) => (operation, total),
-            (Reducer::Wrong, _) => return Ok(Served::Wrong),
+            (Reducer::Wrong, _) => return Err(Failed::Wrong),
             _ => return Ok(Served::AtHost),
         };
         // The application's function would see a part of the elements.
@@ -484,7 +484,7 @@ unsafe fn reduce_scatter_by(
         {
             return Ok(Served::AtHost);
         }
-        let Some(input) = operand(all.sendbuf, all.recvbuf) else { return Ok(Served::Wrong) };
+        let input = operand(all.sendbuf, all.recvbuf).ok_or(Failed::Wrong)?;
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe { distribute(own, &operation, &lengths, input, all.recvbuf.cast())? };
         Ok(Served::Done)
@@ -515,7 +515,7 @@ pub(super) unsafe fn reduce_scatter<C: Number>(
     let lengths = |ranks: u32| {
         // SAFETY: the application's array, as MPI says of the call.
         let counts = unsafe { list(counts, ranks)? };
-        counts.iter().map(|count| usize::try_from(count.get()).ok()).collect()
+        counts.iter().map(|count| usize::try_from(count.wide()).ok()).collect()
     };
     // SAFETY: the contract of this function.
     unsafe { reduce_scatter_by("MPI_Reduce_scatter", all, comm, host, lengths) }

@@ -42,8 +42,20 @@ pub(super) enum Served {
     AtHost,
     /// The same, and all processes have entered it.
     Assembled,
+}
+
+/// Why a call failed on a communicator with a board.
+pub(super) enum Failed {
     /// It is wrong in this process, so the host reports it. The others may not have called.
     Wrong,
+    /// This library reports it.
+    Fault(Fault),
+}
+
+impl From<Fault> for Failed {
+    fn from(fault: Fault) -> Self {
+        Failed::Fault(fault)
+    }
 }
 
 /// Serves a call that all processes of `comm` make, by `ours` if the communicator has a board.
@@ -52,7 +64,7 @@ pub(super) fn serve(
     call: &'static str,
     comm: MPI_Comm,
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
-    ours: impl FnOnce(&mut Communicator) -> Result<Served, Fault>,
+    ours: impl FnOnce(&mut Communicator) -> Result<Served, Failed>,
 ) -> c_int {
     const BUSY: &str = "comm is in use by another collective of this process";
     if !communicators::is_open() {
@@ -70,15 +82,17 @@ pub(super) fn serve(
         Claim::Ours(mut own) => {
             let crowded = own.is_crowded();
             let served = match ours(&mut own) {
-                Ok(Served::AtHost) if !crowded => assemble(&mut own).map(|()| Served::Assembled),
+                Ok(Served::AtHost) if !crowded => {
+                    assemble(&mut own).map(|()| Served::Assembled).map_err(Failed::from)
+                }
                 other => other,
             };
             communicators::release(comm, own);
             match served {
                 Ok(Served::Done) => return MPI_SUCCESS,
                 Ok(Served::Assembled) if !crowded => return (host.blocking)(),
-                Ok(_) => return (host.driven)(),
-                Err(fault) => fault,
+                Ok(_) | Err(Failed::Wrong) => return (host.driven)(),
+                Err(Failed::Fault(fault)) => fault,
             }
         }
         Claim::Busy => Fault::new(MPI_ERR_OTHER, BUSY),
@@ -95,8 +109,9 @@ fn assemble(own: &mut Communicator) -> Result<(), Fault> {
 }
 
 /// `MPI_Barrier`.
-pub(super) fn barrier(own: &mut Communicator) -> Result<Served, Fault> {
-    assemble(own).map(|()| Served::Done)
+pub(super) fn barrier(own: &mut Communicator) -> Result<Served, Failed> {
+    assemble(own)?;
+    Ok(Served::Done)
 }
 
 /// The error of a collective whose calls do not match between processes [CL-3].

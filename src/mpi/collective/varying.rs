@@ -7,9 +7,9 @@ use std::ffi::{c_int, c_void};
 use smallvec::SmallVec;
 
 use super::communicators::{Collective, Communicator};
-use super::exchanges::{Lists, Number, PerRank, Triple, list, number, valid_root};
-use super::message::Elements;
-use super::serve::{Host, Served, code, differs, serve};
+use super::exchanges::{Lists, PerRank, list, number, valid_root};
+use super::message::{Elements, Number, Triple};
+use super::serve::{Failed, Host, Served, code, differs, serve};
 use crate::collective::{Content, Draft, Mismatch, Published, Work};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
@@ -160,15 +160,12 @@ pub(super) unsafe fn gatherv<C: Number, D: Number>(
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
 ) -> c_int {
     serve("MPI_Gatherv", comm, host, |own| {
-        let Some(root) = valid_root(own, root) else { return Ok(Served::Wrong) };
+        let root = valid_root(own, root).ok_or(Failed::Wrong)?;
         let (me, which) = (own.me(), Collective::AnnouncedGather { root });
         let in_place = send.0 == MPI_IN_PLACE.cast_const();
         let from = match in_place && me == root {
             true => None,
-            false => match Elements::new(send.0, send.1, send.2) {
-                None => return Ok(Served::Wrong),
-                from => from,
-            },
+            false => Some(Elements::new(send).ok_or(Failed::Wrong)?),
         };
         if let Some(from) = from.filter(|_| me != root) {
             let data = (from.bytes <= own.content_max()).then(|| {
@@ -184,12 +181,10 @@ pub(super) unsafe fn gatherv<C: Number, D: Number>(
             return Ok(if done { Served::Done } else { Served::AtHost });
         }
         // SAFETY: the application's arrays, as MPI says of the call.
-        let Some(to) = (unsafe { receive.elements(own.ranks()) }) else {
-            return Ok(Served::Wrong);
-        };
+        let to = unsafe { receive.elements(own.ranks()) }.ok_or(Failed::Wrong)?;
         let mine = to[me as usize];
         if from.is_some_and(|from| from.is_same_as(&mine)) {
-            return Ok(Served::Wrong);
+            return Err(Failed::Wrong);
         }
         // The own block does not travel.
         let is_short = |rank: usize| rank == me as usize || to[rank].bytes <= own.content_max();
@@ -218,15 +213,12 @@ pub(super) unsafe fn scatterv<C: Number, D: Number>(
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
 ) -> c_int {
     serve("MPI_Scatterv", comm, host, |own| {
-        let Some(root) = valid_root(own, root) else { return Ok(Served::Wrong) };
+        let root = valid_root(own, root).ok_or(Failed::Wrong)?;
         let (me, which) = (own.me(), Collective::Scatter { root });
         let in_place = me == root && receive.0 == MPI_IN_PLACE.cast_const();
         let to = match in_place {
             true => None,
-            false => match Elements::new(receive.0, receive.1, receive.2) {
-                None => return Ok(Served::Wrong),
-                to => to,
-            },
+            false => Some(Elements::new(receive).ok_or(Failed::Wrong)?),
         };
         if let Some(to) = to.filter(|_| me != root) {
             let nothing = Outgoing::new(code::SCATTERV, Some(Data::new()));
@@ -237,12 +229,10 @@ pub(super) unsafe fn scatterv<C: Number, D: Number>(
             return Ok(if done { Served::Done } else { Served::AtHost });
         }
         // SAFETY: the application's arrays, as MPI says of the call.
-        let Some(from) = (unsafe { send.elements(own.ranks()) }) else {
-            return Ok(Served::Wrong);
-        };
+        let from = unsafe { send.elements(own.ranks()) }.ok_or(Failed::Wrong)?;
         let mine = from[me as usize];
         if to.is_some_and(|to| to.is_same_as(&mine)) {
-            return Ok(Served::Wrong);
+            return Err(Failed::Wrong);
         }
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe {
@@ -258,8 +248,8 @@ pub(super) unsafe fn scatterv<C: Number, D: Number>(
     })
 }
 
-/// Serves an exchange of all with all. `blocks` gives what is sent and what is received; with
-/// nothing for what is sent, the latter is replaced.
+/// Serves an exchange of all with all. `send` and `receive` give the blocks, by the number of
+/// processes. In place, those that are received are sent.
 ///
 /// # Safety
 /// As MPI says of `MPI_Alltoallw`.
@@ -267,15 +257,21 @@ unsafe fn exchange(
     call: &'static str,
     comm: MPI_Comm,
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
-    blocks: impl FnOnce(u32) -> Option<(Option<PerRank<Elements>>, PerRank<Elements>)>,
+    in_place: bool,
+    send: impl FnOnce(u32) -> Option<PerRank<Elements>>,
+    receive: impl FnOnce(u32) -> Option<PerRank<Elements>>,
 ) -> c_int {
     serve(call, comm, host, |own| {
-        let Some((from, to)) = blocks(own.ranks()) else { return Ok(Served::Wrong) };
+        let to = receive(own.ranks()).ok_or(Failed::Wrong)?;
+        let from = match in_place {
+            true => None,
+            false => Some(send(own.ranks()).ok_or(Failed::Wrong)?),
+        };
         let me = own.me();
         let is_same =
             |from: &PerRank<Elements>| from.iter().zip(&to).any(|(from, to)| from.is_same_as(to));
         if from.as_ref().is_some_and(is_same) {
-            return Ok(Served::Wrong);
+            return Err(Failed::Wrong);
         }
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe {
@@ -301,17 +297,12 @@ pub(super) unsafe fn alltoallv<C: Number, D: Number>(
     comm: MPI_Comm,
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
 ) -> c_int {
-    let blocks = |ranks| {
-        // SAFETY: the application's arrays, as MPI says of the call.
-        let to = unsafe { receive.elements(ranks)? };
-        if send.buffer == MPI_IN_PLACE.cast_const() {
-            return Some((None, to));
-        }
-        // SAFETY: likewise.
-        Some((Some(unsafe { send.elements(ranks)? }), to))
-    };
-    // SAFETY: the contract of this function.
-    unsafe { exchange("MPI_Alltoallv", comm, host, blocks) }
+    let in_place = send.buffer == MPI_IN_PLACE.cast_const();
+    // SAFETY: the contract of this function; the application's arrays, as MPI says of the call.
+    unsafe {
+        let (send, receive) = (|ranks| send.elements(ranks), |ranks| receive.elements(ranks));
+        exchange("MPI_Alltoallv", comm, host, in_place, send, receive)
+    }
 }
 
 /// Arguments of what each process sends or receives in `MPI_Alltoallw`.
@@ -338,8 +329,8 @@ impl<C: Number, D: Number> TypedLists<C, D> {
         };
         let each = counts.iter().zip(displacements).zip(datatypes);
         each.map(|((count, displacement), datatype)| {
-            let elements = Elements::new(self.buffer, count.get(), *datatype)?;
-            Some(elements.moved_bytes(displacement.get() as isize))
+            let elements = Elements::new((self.buffer, count.wide(), *datatype))?;
+            Some(elements.moved_bytes(displacement.wide() as isize))
         })
         .collect()
     }
@@ -353,15 +344,10 @@ pub(super) unsafe fn alltoallw<C: Number, D: Number>(
     comm: MPI_Comm,
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
 ) -> c_int {
-    let blocks = |ranks| {
-        // SAFETY: the application's arrays, as MPI says of the call.
-        let to = unsafe { receive.elements(ranks)? };
-        if send.buffer == MPI_IN_PLACE.cast_const() {
-            return Some((None, to));
-        }
-        // SAFETY: likewise.
-        Some((Some(unsafe { send.elements(ranks)? }), to))
-    };
-    // SAFETY: the contract of this function.
-    unsafe { exchange("MPI_Alltoallw", comm, host, blocks) }
+    let in_place = send.buffer == MPI_IN_PLACE.cast_const();
+    // SAFETY: the contract of this function; the application's arrays, as MPI says of the call.
+    unsafe {
+        let (send, receive) = (|ranks| send.elements(ranks), |ranks| receive.elements(ranks));
+        exchange("MPI_Alltoallw", comm, host, in_place, send, receive)
+    }
 }

@@ -390,7 +390,6 @@ fn finish() {
         return;
     }
     collective::close();
-    collective::persistent::close();
     thread::stop();
     hook::remove_and_wait();
     hook::use_comm(None);

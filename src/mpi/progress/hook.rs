@@ -7,11 +7,11 @@
 //! | MPICH before | interposed calls (`blocking`), poll functions of `MPIX_Grequest_start` | `MPI_Request_get_status` of a receive of our own |
 //!
 //! A hook is registered while windows, continuation requests or persistent collectives of this
-//! library exist. It runs inside calls of the
-//! host, so it never waits and never enters the runtime twice. Under `MPI_THREAD_MULTIPLE` it does
-//! not run the host's progress either, because MPICH 5 aborts the job then. So it cannot receive
-//! messages, and a job that sends messages waits in loops of its own (`drive`). All these functions
-//! are looked up at run time, so one build serves every version of a host.
+//! library exist. It runs inside calls of the host, so it never waits and never enters the runtime
+//! twice. Under `MPI_THREAD_MULTIPLE` it does not run the host's progress either, because MPICH 5
+//! aborts the job then. So it cannot receive messages, and a job that sends messages waits in loops
+//! of its own (`drive`). All these functions are looked up at run time, so one build serves every
+//! version of a host.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};

@@ -210,22 +210,15 @@ pub struct OwnCount {
 }
 
 impl OwnCount {
-    /// As [`raise`], for the process that the word belongs to. Returns the new count.
-    #[inline(always)]
-    pub fn raise(&self) -> u64 {
-        let count = self.count.load(Relaxed) + 1;
-        self.raise_to(count);
-        count
-    }
-
     /// The process's share of the count.
     #[inline(always)]
-    pub(super) fn count(&self) -> u64 {
+    #[must_use]
+    pub fn count(&self) -> u64 {
         self.count.load(Relaxed)
     }
 
-    /// As [`raise`](Self::raise), to the count before plus 1. It does not read the word, whose line
-    /// the target may have taken.
+    /// As [`raise`], for the process that the word belongs to, to the count before plus 1. It does
+    /// not read the word, whose line the target may have taken.
     #[inline(always)]
     pub fn raise_to(&self, count: u64) {
         self.count.store(count, Release);

@@ -11,11 +11,12 @@ use super::at_host::Start;
 use super::host_form::{Arrays, HostArgument, absent, host_name, init_name, too_large};
 use super::kept::{self, Kept};
 use super::movement::set_up;
-use super::moves::{self, Block, Blocks, List, Number, Typed, items, listed, typed};
+use super::moves::{self, Block, Blocks, List, Typed, items, listed, typed};
 use super::{barrier, serve};
 use crate::mpi::abi::error::{Fault, Place, boundary, raise};
 use crate::mpi::abi::host::{exports, resolve};
 use crate::mpi::abi::sys::*;
+use crate::mpi::collective::message::Number;
 
 /// Exports calls, each under its names of MPI-4 and of this library. Behind the parameters stand
 /// the names of the host's persistent and nonblocking calls without their prefixes, whether counts

@@ -11,9 +11,9 @@ use std::ffi::c_int;
 
 use hashbrown::HashMap;
 
-use super::watch;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
+use crate::mpi::collective::endings::watch;
 use crate::mpi::progress::drive;
 use crate::runtime::process::Own;
 

@@ -25,15 +25,13 @@ mod neighbour_calls;
 mod neighbours;
 mod neighbours_at_host;
 
-use std::ffi::{c_int, c_void};
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::communicators::Carrier;
 use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::{Fault, Place, raise};
-use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::request::persistent::collective::make;
 use crate::runtime::collectives::{self, PersistentCollective};
@@ -48,14 +46,10 @@ pub(crate) fn open() {
 }
 
 /// Ends all persistent collectives. Call it before MPI is finalized.
-pub(crate) fn close() {
+pub(super) fn close() {
     OPEN.store(false, Ordering::Release);
     collectives::clear();
     checks::clear();
-    let mut key = KEY.swap(0, Ordering::Relaxed).wrapping_sub(1) as c_int;
-    if key != -1 {
-        host_calls::comm_free_keyval(&mut key);
-    }
 }
 
 /// Why this library does not serve a collective, the same in all processes of the communicator.
@@ -134,44 +128,8 @@ fn note_left(call: &'static str, reason: &'static str, me: u32) {
     }
 }
 
-/// The keyval plus one of an attribute that tells when a communicator ends; 0 while there is none.
-static KEY: AtomicI64 = AtomicI64::new(0);
-
-/// Has [`on_delete`] called when the communicator is freed.
-fn watch(comm: MPI_Comm) {
-    if KEY.load(Ordering::Relaxed) == 0 {
-        let mut key = MPI_KEYVAL_INVALID;
-        // SAFETY: the callbacks live as long as the library, and the place is ours.
-        let code = unsafe {
-            PMPI_Comm_create_keyval(Some(copy_none), Some(on_delete), &raw mut key, null_mut())
-        };
-        if code != MPI_SUCCESS {
-            return;
-        }
-        KEY.store(i64::from(key) + 1, Ordering::Relaxed);
-    }
-    let key = KEY.load(Ordering::Relaxed).wrapping_sub(1) as c_int;
-    // SAFETY: the communicator is valid, since the host has just served it; the keyval is ours.
-    unsafe { PMPI_Comm_set_attr(comm, key, null_mut()) };
-}
-
-/// A duplicate gets no attribute. (Open MPI wants a function.)
-unsafe extern "C" fn copy_none(
-    _: MPI_Comm,
-    _: c_int,
-    _: *mut c_void,
-    _: *mut c_void,
-    _: *mut c_void,
-    flag: *mut c_int,
-) -> c_int {
-    // SAFETY: the host passes a place for the flag.
-    unsafe { flag.write(0) };
-    MPI_SUCCESS
-}
-
-/// Called by the host when a communicator ends. Its collectives go on.
-unsafe extern "C" fn on_delete(comm: MPI_Comm, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
+/// A communicator ends. Its collectives go on.
+pub(super) fn forget(comm: MPI_Comm) {
     collectives::forget_comm(comm.key());
     checks::forget(comm);
-    MPI_SUCCESS
 }

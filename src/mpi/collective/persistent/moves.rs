@@ -7,24 +7,8 @@ use std::ffi::{c_int, c_void};
 use super::movement::{Movement, Part, combine, dense, part};
 use crate::mpi::abi::sys::*;
 use crate::mpi::collective::communicators::Carrier;
+use crate::mpi::collective::message::Number;
 use crate::transport::datatype::Combine;
-
-/// A number of an array, or a count.
-pub(super) trait Number: Copy {
-    fn wide(self) -> i64;
-}
-
-macro_rules! numbers {
-    ($($type:ty)*) => {$(
-        impl Number for $type {
-            fn wide(self) -> i64 {
-                self as i64
-            }
-        }
-    )*};
-}
-
-numbers! { i32 i64 isize }
 
 /// An array of the application, one number for each process.
 #[derive(Clone, Copy)]
