@@ -66,6 +66,8 @@ pub enum Step {
     Flush { window: u32, target: Option<Rank>, local: bool, how: How },
     /// `MPIX_Win_flush_wins`, with `target: None` for `MPIX_RANK_ALL`.
     FlushWins { windows: Vec<u32>, target: Option<Rank>, how: How },
+    /// No call: the next ones on the window are made on its handle with this lane [DU-1].
+    SelectLane { window: u32, lane: u32 },
     /// `MPIX_Win_order`, or `MPIX_Win_order_all` for `None`.
     Order { window: u32, target: Option<Rank> },
     /// `MPIX_Win_notify_ithreshold`, or `MPIX_Win_notify_iwaitsome` for several counters.

@@ -86,6 +86,7 @@ static void lock_all(const Line *line, MPI_Win win)
     else
         MPI(MPI_Win_lock_all(assert, win));
     opened(form, &r, "ilock_all");
+    rooms[number(line, 1)].lock_alls++;
 }
 
 /* ---- Closing calls and flushes: in slot -1, the blocking form ---- */
@@ -135,6 +136,7 @@ static void unlock_all(const Line *line, MPI_Win win)
         MPI(MPI_Win_unlock_all(win));
     else
         MPI(MPIX_Win_iunlock_all(win, slot_at(slot)));
+    rooms[number(line, 1)].lock_alls--;
 }
 
 static void flush(const Line *line, MPI_Win win)
@@ -178,6 +180,22 @@ static void win_test(const Line *line, MPI_Win win)
     (void)line;
     while (!flag)
         MPI(MPI_Win_test(win, &flag));
+}
+
+/* handle WINDOW NUMBER: the next calls on the window are made on this handle of it. */
+static void handle(const Line *line, MPI_Win win)
+{
+    Room *room = &rooms[number(line, 1)];
+    int wanted = integer(line, 2);
+    for (; room->handle_count <= wanted; room->handle_count++) {
+        room->handles =
+            resized(room->handles, (size_t)room->handle_count + 1, sizeof *room->handles);
+        if (room->handle_count == 0)
+            room->handles[0] = win;
+        else
+            MPI(MPIX_Win_dup(win, MPI_INFO_NULL, &room->handles[room->handle_count]));
+    }
+    room->win = room->handles[wanted];
 }
 
 /* ---- Requests ---- */
@@ -461,6 +479,7 @@ static const struct {
     {"unlock_all", unlock_all},
     {"flush", flush},
     {"order", order},
+    {"handle", handle},
     {"await_counters", await_counters},
     {"take", take},
     {"expect", expect},

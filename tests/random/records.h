@@ -150,6 +150,9 @@ static int recordable(int first)
     int kind = 0;
     while (opening[kind] && !is(open, opening[kind]))
         kind++;
+    /* A recorded lock_all does not join that of another handle [DU-1]. */
+    if (is(open, "lock_all") && rooms[number(open, 1)].lock_alls > 0)
+        return 0;
     for (int at = first + 1; opening[kind] && at < program.calls.count; at++) {
         const Line *line = &program.calls.lines[at];
         if (is(line, "op")) {

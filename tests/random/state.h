@@ -17,6 +17,9 @@ typedef struct {
     unsigned char *base; /* this process's part */
     MPI_Aint *bases;     /* address of each process's part, of a dynamic window */
     uint64_t *taken;     /* notifications taken by resets, by counter */
+    MPI_Win *handles;    /* the window and its duplicates, once it has some */
+    int handle_count;
+    int lock_alls; /* handles with an open lock_all */
 } Room;
 
 /* What MPIX_Win_notify_iwaitsome returns when its request completes. */
@@ -221,6 +224,11 @@ static void close_program(void)
             MPI(MPI_Request_free(&expectations[i].request));
     for (int w = 0; w < room_count; w++) {
         Room *room = &rooms[w];
+        if (room->handle_count > 0)
+            room->win = room->handles[0];
+        for (int i = 1; i < room->handle_count; i++)
+            MPI(MPI_Win_free(&room->handles[i]));
+        free(room->handles);
         MPI(MPI_Win_free(&room->win));
         if (room->kind == CREATE || room->kind == DYNAMIC)
             free(room->base);

@@ -51,6 +51,7 @@ pub struct Features {
     pub notifications: bool,
     pub tags: bool,
     pub records: bool,
+    pub duplicates: bool,
 }
 
 /// What the next fence of a window means, if its fences learn a pattern [FE-4].
@@ -78,6 +79,9 @@ pub enum Regime {
     /// Shared locks and lock_alls only, which may be held for any time.
     Shared,
 }
+
+/// Number of handles of a window with duplicates.
+const LANES: u32 = 3;
 
 pub type Item = Box<dyn FnOnce(&mut Generator)>;
 
@@ -136,6 +140,8 @@ pub struct Generator {
     pub drafts: Vec<Draft>,
     /// By rank: windows with a lock, and its target; `None` for a lock_all.
     pub held: Vec<Vec<(u32, Option<Rank>)>>,
+    /// By rank and window: the lane of the handle that makes the next calls.
+    pub lanes: Vec<Vec<u32>>,
     /// A request was freed, so its completion cannot be observed.
     pub freed: bool,
     values: u64,
@@ -199,6 +205,7 @@ impl Generator {
             tags: on(3),
             orders: on(3),
             records: on(3),
+            duplicates: mixed(seed, u64::MAX - 1).u8(0..3) == 0,
             blocking: 0,
         };
         // The completion of a freed request cannot be observed.
@@ -233,6 +240,7 @@ impl Generator {
             pending: (0..ranks).map(|_| Pending::default()).collect(),
             drafts: Vec::new(),
             held: vec![Vec::new(); ranks as usize],
+            lanes: vec![vec![0; windows as usize]; ranks as usize],
             freed: false,
             values: 0,
             program: Program {
@@ -363,6 +371,23 @@ impl Generator {
             _ => {}
         }
         self.call(me, Call::Step(step));
+    }
+
+    /// The next calls of a rank on a window are made on the handle with this lane [DU-1].
+    pub fn on_lane(&mut self, window: u32, me: Rank, lane: u32) {
+        let current = &mut self.lanes[me as usize][window as usize];
+        if std::mem::replace(current, lane) != lane {
+            self.step(me, Step::SelectLane { window, lane });
+            self.count("calls on another handle");
+        }
+    }
+
+    /// As [`on_lane`](Self::on_lane), with any lane. Its completion and order are its own [DU-2].
+    pub fn on_any_lane(&mut self, window: u32, me: Rank) {
+        if self.features.duplicates && self.one_in(2) {
+            let lane = self.rng.u32(0..LANES);
+            self.on_lane(window, me, lane);
+        }
     }
 
     /// Bytes of a transfer.

@@ -18,8 +18,10 @@ pub struct Open {
     pub in_fence: bool,
     /// The rank may wait here for its own flushes and R-forms.
     pub may_wait: bool,
-    /// Operations so far, by target.
-    pub ops: Vec<(Rank, OpId)>,
+    /// Operations so far, with their target and lane.
+    pub ops: Vec<(Rank, u32, OpId)>,
+    /// The lanes on which a lock_all was called.
+    pub lock_alls: Vec<u32>,
     /// Targets whose `last` cell this epoch has written. A second write would conflict.
     lasts: Vec<Rank>,
     /// Puts to memory of its own: target and content.
@@ -37,6 +39,7 @@ impl Open {
             in_fence: false,
             may_wait,
             ops: Vec::new(),
+            lock_alls: Vec::new(),
             lasts: Vec::new(),
             puts: Vec::new(),
             reached: Vec::new(),
@@ -50,11 +53,16 @@ impl Open {
 
     /// The epoch's operations to `target`, or to all targets.
     pub fn ids(&self, target: Option<Rank>) -> Vec<OpId> {
-        self.ops
-            .iter()
-            .filter(|(to, _)| target.is_none_or(|target| target == *to))
-            .map(|(_, id)| *id)
-            .collect()
+        self.ids_where(|to, _| target.is_none_or(|target| target == to))
+    }
+
+    /// The same, of those that were issued on this lane.
+    pub fn ids_of_lane(&self, lane: u32, target: Option<Rank>) -> Vec<OpId> {
+        self.ids_where(|to, by| by == lane && target.is_none_or(|target| target == to))
+    }
+
+    fn ids_where(&self, wanted: impl Fn(Rank, u32) -> bool) -> Vec<OpId> {
+        self.ops.iter().filter(|(to, lane, _)| wanted(*to, *lane)).map(|(_, _, id)| *id).collect()
     }
 }
 
@@ -77,7 +85,7 @@ impl Generator {
     pub fn issue(&mut self, open: &mut Open, plan: Plan) -> OpId {
         let plan = self.counted(Plan { window: open.window, ..plan });
         let id = self.plan(plan);
-        open.ops.push((plan.target, id));
+        open.ops.push((plan.target, self.lanes[open.me as usize][open.window as usize], id));
         if !(open.passive && self.features.requests && self.one_in(3)) {
             self.call(open.me, Call::Op(id));
             return id;
@@ -91,7 +99,14 @@ impl Generator {
     /// Some operations to `target`.
     pub fn operations(&mut self, open: &mut Open, target: Rank) {
         for _ in 0..self.rng.u32(0..4) {
-            match self.rng.u8(0..22) {
+            let kind = self.rng.u8(0..22);
+            // The operations of these kinds take effect in the order of the calls.
+            if matches!(kind, 9 | 12 | 16..=18) {
+                self.on_lane(open.window, open.me, 0);
+            } else {
+                self.on_any_lane(open.window, open.me);
+            }
+            match kind {
                 0..=2 => self.own_put(open, target),
                 3 => self.own_accumulate(open, target),
                 4 => self.count_up(open, target),
@@ -325,7 +340,8 @@ impl Generator {
     }
 
     pub fn flush_how(&mut self, open: &Open, target: Option<Rank>, local: bool, blocks: bool) {
-        let (window, ids) = (open.window, open.ids(target));
+        let window = open.window;
+        let ids = open.ids_of_lane(self.lanes[open.me as usize][window as usize], target);
         // A call that waits for the lock of another window would keep that of this one meanwhile.
         let windows = if blocks { vec![window] } else { self.flushed_with(open, target) };
         let several = windows.len() > 1;

@@ -115,6 +115,7 @@ pub fn rehearse(record: &Record, program: &Program) {
 impl Generator {
     /// Records calls, as one persistent epoch of a rank.
     pub fn record(&mut self, window: u32, me: Rank, parts: Vec<Part>) -> RecordId {
+        self.on_lane(window, me, 0);
         let (mut draft, mut calls) = (Draft::default(), Vec::new());
         for part in parts {
             let targets = match part {
@@ -222,6 +223,8 @@ impl Generator {
         }
         draft.active = true;
         self.drafts[record] = draft;
+        // A start is made on the handle of the record.
+        self.on_lane(window, me, 0);
         let slot = self.hold_slot(me);
         self.call(me, Call::Restart { record, ids: ids.clone(), slot });
         self.count("start of a record");
@@ -348,6 +351,7 @@ impl Generator {
         }
         if !found.is_empty() {
             let record = found[self.rng.usize(0..found.len())];
+            self.on_lane(open.window, open.me, 0);
             self.call(open.me, Call::RestartRefused(record));
             self.count("start that conflicts");
         }

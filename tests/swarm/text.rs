@@ -12,6 +12,7 @@
 //! | `op KIND WINDOW TARGET DISP LEN REDUCTION SOURCE VALUE COMPARE NOTIFY NUMBER SINGLE ORIGIN RESULT TARGET` | an operation; the last three are sides or -1 |
 //! | `call RANK NAME ARGUMENT ...` | the next call of a rank; a request slot of -1 means the blocking form |
 //! | `call RANK record WINDOW NUMBER` | begins a persistent epoch, which `record_end` ends; the calls between them are recorded |
+//! | `call RANK handle WINDOW LANE` | its next calls on the window use the handle with this number, 0 for the original |
 //! | `call RANK restart NUMBER SLOT OP ...` | starts it, with the data of these operations |
 //! | `call RANK restart_refused NUMBER` | a start that must be refused |
 //! | `call RANK collect NUMBER OP ...` | the start of these operations is complete |
@@ -292,6 +293,11 @@ impl Writer<'_> {
         self.epochs = self.dynamic.iter().map(|_| Epochs::default()).collect();
         let program = self.program;
         for call in &program.calls[rank as usize] {
+            if let Call::Step(Step::SelectLane { window, .. }) = call {
+                self.epochs[*window as usize].has_duplicates = true;
+            }
+        }
+        for call in &program.calls[rank as usize] {
             if let Call::Record(record) = call {
                 self.record(rank, *record);
                 continue;
@@ -470,6 +476,7 @@ impl Writer<'_> {
                 let target = target.map_or(-1, i64::from);
                 format!("flush_wins {target} {} {}", slot_of(*how), list(windows))
             }
+            Step::SelectLane { window, lane } => format!("handle {window} {lane}"),
             Step::Order { window, target } => {
                 format!("order {window} {}", target.map_or(-1, i64::from))
             }

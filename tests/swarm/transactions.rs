@@ -169,6 +169,7 @@ impl Generator {
             let targets = targets.clone();
             let complete: Item = Box::new(move |g| {
                 for open in opens {
+                    g.on_any_lane(window, open.me);
                     let blocks = g.blocks();
                     let ids = open.ids(None);
                     g.closing(open.me, blocks, &ids, |how| Step::Complete { window, how });
@@ -309,6 +310,7 @@ impl Generator {
                 for (open, mut targets) in held {
                     g.rng.shuffle(&mut targets);
                     for target in targets {
+                        g.on_any_lane(window, open.me);
                         let blocks = g.blocks();
                         let ids = open.ids(Some(target));
                         g.closing(open.me, blocks, &ids, |how| Step::Unlock {
@@ -371,15 +373,29 @@ impl Generator {
 
     fn lock_all(&mut self, window: u32, me: Rank, assert: Assert) -> Open {
         self.end_exposure(window, me);
-        let blocking = self.blocks();
-        self.step(me, Step::LockAll { window, assert, blocking });
-        self.count("lock_all");
-        Open::new(me, window, true, true)
+        let mut open = Open::new(me, window, true, true);
+        loop {
+            self.on_any_lane(window, me);
+            let lane = self.lanes[me as usize][window as usize];
+            if open.lock_alls.contains(&lane) {
+                return open;
+            }
+            open.lock_alls.push(lane);
+            let blocking = self.blocks();
+            self.step(me, Step::LockAll { window, assert, blocking });
+            self.count(if open.lock_alls.len() == 1 { "lock_all" } else { "lock_all that joins" });
+        }
     }
 
     fn unlock_all(&mut self, open: Open) {
-        let (window, ids, blocks) = (open.window, open.ids(None), self.blocks());
-        self.closing(open.me, blocks, &ids, |how| Step::UnlockAll { window, how });
+        let (window, mut lanes) = (open.window, open.lock_alls.clone());
+        self.rng.shuffle(&mut lanes);
+        while let Some(lane) = lanes.pop() {
+            self.on_lane(window, open.me, lane);
+            let ids = if lanes.is_empty() { open.ids(None) } else { open.ids_of_lane(lane, None) };
+            let blocks = self.blocks();
+            self.closing(open.me, blocks, &ids, |how| Step::UnlockAll { window, how });
+        }
     }
 
     /// A short lock epoch with some operations.
@@ -394,6 +410,7 @@ impl Generator {
         if me == target {
             self.end_exposure(window, me);
         }
+        self.on_any_lane(window, me);
         let blocking = self.blocks();
         self.step(me, Step::Lock { window, mode, target, assert: NOTHING, blocking });
         let mut open = Open::new(me, window, true, true);

@@ -130,7 +130,11 @@ impl Watch for Watcher {
                 Called::Nothing
             }
             Step::LockAll { window, assert, .. } => {
-                self.model(window).open(rank, Kind::LockAll { nocheck: assert.nocheck });
+                self.model(window).lock_all(rank, assert.nocheck);
+                Called::Nothing
+            }
+            Step::SelectLane { window, lane } => {
+                self.model(window).select_lane(rank, lane);
                 Called::Nothing
             }
             Step::Complete { window, .. } => Called::Request(self.model(window).close_access(rank)),
@@ -138,9 +142,7 @@ impl Watch for Watcher {
             Step::Unlock { window, target, .. } => {
                 Called::Request(self.model(window).close_lock(rank, target))
             }
-            Step::UnlockAll { window, .. } => {
-                Called::Request(self.model(window).close_lock_all(rank))
-            }
+            Step::UnlockAll { window, .. } => Called::Request(self.model(window).unlock_all(rank)),
             Step::Fence { window, assert, .. } => {
                 Called::Request(self.model(window).fence(rank, assert))
             }

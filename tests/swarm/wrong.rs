@@ -15,6 +15,8 @@ pub struct Epochs {
     locks: BTreeSet<Rank>,
     /// A fence was called, so an epoch may be open until the next other epoch.
     fenced: bool,
+    /// Calls on several handles: what a lock_all means depends on the handle [DU-1].
+    pub has_duplicates: bool,
 }
 
 /// Errors of arguments, with their classes. They do not depend on the state.
@@ -88,7 +90,7 @@ impl Epochs {
         target: Rank,
         dynamic: bool,
     ) -> (&'static str, &'static str) {
-        if rng.bool() {
+        if !self.has_duplicates && rng.bool() {
             let misplaced = self.misplaced(target);
             return (misplaced[rng.usize(0..misplaced.len())], "rma_sync");
         }

@@ -72,6 +72,7 @@ impl<S: Script> World<S> {
                 | Step::End
                 | Step::Barrier
                 | Step::IssueOthers { .. }
+                | Step::SelectLane { .. }
         );
         if is_call {
             self.calls += 1;
@@ -138,6 +139,10 @@ impl<S: Script> World<S> {
                     Err(_) => Ok(Flow::Next),
                     Ok(()) => Err(SyncError::AccessOpen),
                 }
+            }
+            Step::SelectLane { window, lane } => {
+                self.call_engine(rank, window, |engine, _| engine.select_lane(lane));
+                Ok(Flow::Next)
             }
             Step::Order { window, target } => {
                 self.call_engine(rank, window, |engine, port| engine.order(port, target))?;

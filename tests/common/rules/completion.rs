@@ -116,7 +116,8 @@ impl Model {
         for &op in self.epochs[notification.epoch].ops.iter().filter(|&&op| op <= id) {
             let before = &self.ops[op];
             assert!(
-                before.target != notification.target || before.remote.is_some(),
+                (before.target, before.lane) != (notification.target, notification.lane)
+                    || before.remote.is_some(),
                 "[completion] a notification of rank {} overtakes earlier operations: {before:?}",
                 notification.rank
             );

@@ -76,6 +76,8 @@ pub struct OpRecord {
     pub rank: Rank,
     pub target: Rank,
     pub epoch: EpochId,
+    /// Of the handle that issued it; 0 in epochs that cannot be flushed [DU-2].
+    lane: u32,
     pub notification: Option<Notification>,
     pub posted: Option<Time>,
     pub local: Option<Time>,
@@ -98,6 +100,10 @@ pub struct RankModel {
     pub exposure: Option<EpochId>,
     pub locks: BTreeMap<Rank, EpochId>,
     pub lock_all: Option<EpochId>,
+    /// The lanes on which it was called.
+    lock_all_lanes: BTreeSet<u32>,
+    /// Of the handle that makes the next calls [DU-1].
+    lane: u32,
     pub fence: Option<EpochId>,
     /// Number of fence calls so far.
     pub fences: u64,
@@ -273,6 +279,33 @@ impl Model {
         self.close_open(epoch)
     }
 
+    /// The next calls of a rank are made on another handle.
+    #[allow(dead_code, reason = "the swarm's programs have duplicates, the engine's tests not")]
+    pub fn select_lane(&mut self, rank: Rank, lane: u32) {
+        self.of(rank).lane = lane;
+    }
+
+    /// A lock_all on the handle of the next calls.
+    #[allow(dead_code, reason = "as above")]
+    pub fn lock_all(&mut self, rank: Rank, nocheck: bool) {
+        if self.of(rank).lock_all.is_none() {
+            self.open(rank, Kind::LockAll { nocheck });
+        }
+        let me = self.of(rank);
+        me.lock_all_lanes.insert(me.lane);
+    }
+
+    /// An unlock_all on it. All but the last one of an epoch complete the operations of their lane.
+    #[allow(dead_code, reason = "as above")]
+    pub fn unlock_all(&mut self, rank: Rank) -> Meaning {
+        let me = self.of(rank);
+        assert!(me.lock_all_lanes.remove(&me.lane), "the script unlocks what it has locked");
+        if me.lock_all_lanes.is_empty() {
+            return self.close_lock_all(rank);
+        }
+        self.flush(rank, None, false)
+    }
+
     fn close_open(&mut self, epoch: Option<EpochId>) -> Meaning {
         let epoch = epoch.expect("the script closes what it has opened");
         self.close(epoch);
@@ -330,10 +363,12 @@ impl Model {
             .or(me.fence)
             .expect("the script issues an operation outside any epoch");
         let id = self.ops.len();
+        let lane = if self.epochs[epoch].is_lock() { me.lane } else { 0 };
         self.ops.push(OpRecord {
             rank,
             target: op.target,
             epoch,
+            lane,
             notification: op.notification,
             posted: None,
             local: None,
@@ -348,7 +383,7 @@ impl Model {
         id
     }
 
-    /// The operations that a flush of `target` covers, and their epochs.
+    /// The operations that a flush of `target` covers, and their epochs [DU-2].
     pub fn flush(&self, rank: Rank, target: Option<Rank>, local: bool) -> Meaning {
         let me = &self.ranks[rank as usize];
         let epochs: Vec<EpochId> = match target {
@@ -360,7 +395,9 @@ impl Model {
             .flat_map(|&e| &self.epochs[e].ops)
             .copied()
             .filter(|&op| {
-                target.is_none_or(|t| self.ops[op].target == t) && !self.ops[op].is_over()
+                let record = &self.ops[op];
+                let covered = target.is_none_or(|t| record.target == t) && record.lane == me.lane;
+                covered && !record.is_over()
             })
             .collect();
         Meaning::Flush { local, covers, epochs }
