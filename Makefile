@@ -258,9 +258,9 @@ test-verbs: deps prefix-$(VERBS_HOST) ## C programs over RDMA, in emulated machi
 	  $(if $(TIMES),--times $(TIMES)) $(if $(COMPARE),--compare)
 
 MPI4PY = $(if $(FULL),--ranks 1 --ranks 2 --ranks 4 --transport shm --transport host_mpi,--ranks 2)
-test-conformance: deps prefixes ## the one-sided tests of MPICH and mpi4py
+test-conformance: deps prefixes ## MPICH's one-sided and collective tests, mpi4py's one-sided ones
 	@set -e; for h in $(HOSTS); do echo "building MPICH's tests in target/conformance/$$h"; \
-	  JOBS=$(JOBS) tests/conformance/build target/conformance $$h target/prefix-$$h; done
+	  JOBS=$(JOBS) FULL=$(FULL) tests/conformance/build target/conformance $$h target/prefix-$$h; done
 	$(PYTHON) tests/conformance/run.py $(C_HOSTS) --results target/conformance/results.tsv \
 	  $(if $(FULL),--full) $(if $(ONLY),--only '$(ONLY)')
 	$(PYTHON) tests/conformance/mpi4py.py $(C_HOSTS) $(MPI4PY)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs MPICH's one-sided tests, built by `build`: preloaded, and with every closing call
-nonblocking.
+"""Runs MPICH's tests of one-sided communication and collectives, built by `build`: preloaded, and
+the one-sided ones with every closing call nonblocking.
 
   run.py --host NAME [--host NAME ...] [--way preload|nonblocking|plain ...]
          [--transport shm|host_mpi|verbs ...] [--full] [--only REGEX] ...
@@ -11,7 +11,8 @@ lists it, with the reason. The last lines are a table of counts per host, way an
 passed, N failed".
 
 Without --full, the entries in `slow` (one regular expression per line, on `folder/test options`)
-are left out, and the second way and transport run only the entries in `sample`.
+are left out, and the second way and transport, and the collectives, run only the entries in
+`sample`.
 """
 import argparse
 import collections
@@ -26,8 +27,10 @@ import launch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-FOLDERS = ["rma", "errors/rma", "threads/rma", "f77/rma", "f90/rma", "f08/rma", "cxx/rma"]
-IN_C = FOLDERS[:3]  # folders that nonblocking.h applies to
+ONE_SIDED = ["rma", "errors/rma", "threads/rma", "f77/rma", "f90/rma", "f08/rma", "cxx/rma"]
+IN_C = ONE_SIDED[:3]  # folders that nonblocking.h applies to
+COLLECTIVES = ["coll", "errors/coll", "threads/coll", "f77/coll", "f08/coll"]
+WAYS = ["preload", "nonblocking", "pattern", "plain"]
 
 
 class Entry:
@@ -100,14 +103,76 @@ def pattern_shim(host, built):
     return shim
 
 
-def entries(folder, built, source):
-    for place in (f"{built}/{folder}/testlist", f"{source}/{folder}/testlist"):
-        if os.path.exists(place):
-            for line in open(place):
+def entries(folder, built):
+    """The entries of a folder's test list, which is made when the folder is configured or comes
+    with the sources."""
+    for place in (folder, f"../suite/test/mpi/{folder}"):
+        path = os.path.join(built, place, "testlist")
+        if os.path.exists(path):
+            for line in open(path):
                 line = line.split("#")[0].strip()
                 if line and not line.startswith("@"):
                     yield Entry(folder, line)
             return
+
+
+class Combination:
+    """A way and a transport: what runs, and its environment."""
+
+    def __init__(self, host, way, transport, options):
+        self.host, self.way, self.transport = host, way, transport
+        self.built = os.path.join(options.built, host)
+        self.first = way == "plain" or (way == "preload" and transport == "shm")
+        self.env = dict(item.split("=", 1) for item in options.env)
+        prefix = dict(item.split("=", 1) for item in options.prefix)
+        at = os.path.abspath(prefix.get(host, os.path.join(ROOT, "target", f"prefix-{host}")))
+        library = os.path.join(at, "lib", "libmpix_rma.so")
+        if way == "preload":
+            self.env["LD_PRELOAD"] = library
+        elif way == "pattern":
+            self.env["LD_PRELOAD"] = f"{pattern_shim(host, options.built)} {library}"
+        if transport and transport != "shm":
+            self.env["MPIX_RMA_TRANSPORT"] = transport
+
+    def name(self):
+        return f"{self.host:8} {self.way:12} {self.transport:9}"
+
+    def folders(self):
+        """Collectives run once: neither nonblocking closing calls nor transports concern them."""
+        if self.way == "nonblocking":
+            return IN_C
+        return ONE_SIDED + (COLLECTIVES if self.first else [])
+
+    def left_out(self, entry, lists):
+        """Whether the entry runs only with --full."""
+        title = entry.title()
+        if lists["slow"].match(title):
+            return True
+        in_all = self.first or self.way == "pattern"
+        return (entry.folder in COLLECTIVES or not in_all) and not lists["sample"].match(title)
+
+    def entries(self, only, lists):
+        for folder in self.folders():
+            for entry in entries(folder, self.built):
+                if only and not re.search(only, entry.title()):
+                    continue
+                if self.way != "pattern" or lists["repeats"].match(entry.title()):
+                    yield entry
+
+    def run(self, entry, limit):
+        """The result, seconds and words of an entry."""
+        suffix = "-nonblocking" if self.way == "nonblocking" else ""
+        program = os.path.join(self.built, entry.folder + suffix, entry.test)
+        if not os.path.exists(program):
+            return "NOBUILD", 0.0, "it does not build"
+        return run(self.host, entry, program, self.env, max(limit, entry.limit))
+
+
+def combinations(options):
+    for host in options.host:
+        for way in options.way or WAYS[:3]:
+            for transport in [""] if way == "plain" else options.transport or ["shm", "host_mpi"]:
+                yield Combination(host, way, transport, options)
 
 
 def main():
@@ -118,8 +183,7 @@ def main():
                         help="output folder of `build`")
     parser.add_argument("--prefix", action="append", default=[], metavar="NAME=DIR",
                         help="where the library is installed (default target/prefix-NAME)")
-    parser.add_argument("--way", action="append",
-                        choices=["preload", "nonblocking", "pattern", "plain"])
+    parser.add_argument("--way", action="append", choices=WAYS)
     parser.add_argument("--transport", action="append", choices=["shm", "host_mpi", "verbs"])
     parser.add_argument("--full", action="store_true", help="all entries in all ways")
     parser.add_argument("--only", help="regular expression on `folder/test options`")
@@ -131,67 +195,37 @@ def main():
     options = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, launch.leave)
-    prefix = dict(item.split("=", 1) for item in options.prefix)
-    slow, sample, repeats = (patterns(name) for name in ("slow", "sample", "repeats"))
-    table, failed, begin = collections.OrderedDict(), [], time.monotonic()
+    lists = {name: patterns(name) for name in ("slow", "sample", "repeats")}
+    counts, failed, begin = [], [], time.monotonic()
     results = open(options.results, "w") if options.results else None
     if results:
         print("host\tway\ttransport\tfolder\ttest\tranks\toptions\tresult\tseconds\twords",
               file=results)
-    for host in options.host:
-        allowed = known(host)
-        at = os.path.abspath(prefix.get(host, os.path.join(ROOT, "target", f"prefix-{host}")))
-        for way in options.way or ["preload", "nonblocking", "pattern"]:
-            for transport in [""] if way == "plain" else options.transport or ["shm", "host_mpi"]:
-                first_combination = way == "plain" or (way == "preload" and transport == "shm")
-                count = table.setdefault((host, way, transport), collections.Counter())
-                env = dict(item.split("=", 1) for item in options.env)
-                if way in ("preload", "pattern"):
-                    env["LD_PRELOAD"] = os.path.join(at, "lib", "libmpix_rma.so")
-                if way == "pattern":
-                    env["LD_PRELOAD"] = f"{pattern_shim(host, options.built)} {env['LD_PRELOAD']}"
-                if transport and transport != "shm":
-                    env["MPIX_RMA_TRANSPORT"] = transport
-                for folder in IN_C if way == "nonblocking" else FOLDERS:
-                    built = os.path.join(options.built, host)
-                    for entry in entries(folder, built, os.path.join(options.built, "suite", "test",
-                                                                     "mpi")):
-                        title = entry.title()
-                        if options.only and not re.search(options.only, title):
-                            continue
-                        if way == "pattern" and not repeats.match(title):
-                            continue
-                        if not options.full and (slow.match(title)
-                                                 or not (first_combination or way == "pattern"
-                                                         or sample.match(title))):
-                            count["left out"] += 1
-                            continue
-                        plain, ours = allowed.get(entry.key(), ("PASS", "PASS"))
-                        program = os.path.join(built, folder
-                                               + ("-nonblocking" if way == "nonblocking" else ""),
-                                               entry.test)
-                        if not os.path.exists(program):
-                            result, seconds, words = "NOBUILD", 0.0, "it does not build"
-                        else:
-                            result, seconds, words = run(host, entry, program, env,
-                                                         max(options.limit, entry.limit))
-                        if results:
-                            print(host, way, transport, *entry.key(), result, f"{seconds:.2f}",
-                                  words, sep="\t", file=results, flush=True)
-                        if result == "PASS":
-                            count["passed"] += 1
-                            count["of these, not on the plain host"] += plain != "PASS"
-                        elif (plain if way == "plain" else ours) in (result, "MAY FAIL"):
-                            count["known"] += 1
-                        else:
-                            count["failed"] += 1
-                            failed.append(f"{host} {way} {transport} {title}, {entry.ranks} "
-                                          f"ranks: {result} {words}")
-                            print(f"FAIL {failed[-1]}", flush=True)
-                print(f"{host:8} {way:12} {transport:9} "
-                      + ", ".join(f"{n} {what}" for what, n in count.items() if n)
-                      + f"; {time.monotonic() - begin:.0f} s", flush=True)
-    passed = sum(count["passed"] for count in table.values())
+    for combination in combinations(options):
+        allowed, count = known(combination.host), collections.Counter()
+        counts.append(count)
+        for entry in combination.entries(options.only, lists):
+            if not options.full and combination.left_out(entry, lists):
+                count["left out"] += 1
+                continue
+            plain, ours = allowed.get(entry.key(), ("PASS", "PASS"))
+            result, seconds, words = combination.run(entry, options.limit)
+            if results:
+                print(combination.host, combination.way, combination.transport, *entry.key(),
+                      result, f"{seconds:.2f}", words, sep="\t", file=results, flush=True)
+            if result == "PASS":
+                count["passed"] += 1
+                count["of these, not on the plain host"] += plain != "PASS"
+            elif (plain if combination.way == "plain" else ours) in (result, "MAY FAIL"):
+                count["known"] += 1
+            else:
+                count["failed"] += 1
+                failed.append(f"{' '.join(combination.name().split())} {entry.title()}, "
+                              f"{entry.ranks} ranks: {result} {words}")
+                print(f"FAIL {failed[-1]}", flush=True)
+        print(f"{combination.name()} " + ", ".join(f"{n} {what}" for what, n in count.items() if n)
+              + f"; {time.monotonic() - begin:.0f} s", flush=True)
+    passed = sum(count["passed"] for count in counts)
     if failed:
         print("failed:\n  " + "\n  ".join(failed))
     print(f"{passed} passed, {len(failed)} failed")
