@@ -92,12 +92,13 @@ def lu(size, ranks):
             yield ["lu", "--size", str(size), "--depth", str(depth), *ahead, "--ranks", ranks]
 
 
-def bulk(ranks):
-    """LU decomposition with a bulk window, without and with a progress thread."""
+def bulk(size, ranks):
+    """LU decomposition with a bulk window and a progress thread; with few ranks, also without one
+    and with the next row first."""
     for some in ranks.split(","):
-        for thread in ([], ["--progress-thread"]):
+        for thread in ([], ["--progress-thread"]) if int(some) <= 256 else (["--progress-thread"],):
             for ahead in ([], ["--ahead"]) if int(some) <= 128 else ([],):
-                yield [*thread, "--set", BULK_WINDOW, "lu", "--size", "8192", "--depth", "2",
+                yield [*thread, "--set", BULK_WINDOW, "lu", "--size", str(size), "--depth", "2",
                        *ahead, "--ranks", some]
 
 
@@ -257,7 +258,8 @@ def parts(options, machine):
     for change in ("byte=0", "ranks_per_node=1", "ranks_per_node=2"):
         runs.append(["--set", change, *changed])
     yield "lu", runs
-    yield "bulk", list(bulk("64" if options.check else wide if options.full else "64,128,256"))
+    some = "64" if options.check else wide if options.full else "64,128,256"
+    yield "bulk", [*bulk(8192, some), *([] if options.check else bulk(16384, some))]
     yield "pressure", list(pressure(options.check))
     yield "served", list(served(ranks))
     epochs = "1,10,100,1000"

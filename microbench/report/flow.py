@@ -6,10 +6,10 @@ from applications import (IMPLIED, best_lu, best_table, best_transactions, by, c
 from page import NAMES, markdown, stale
 
 
-def bulk(rows, plain):
-    """LU with a bulk window, beside the rows without one of the same matrix."""
-    size, (window,) = rows[0]["size"], rows[0]["set"]
-    choices = {"none": [row for row in plain if row["size"] == size and not row["set"]],
+def bulk_table(rows, plain):
+    """Each series at its best, without and with a bulk window, for one matrix; and by how many
+    percent the nonblocking series is slower with a window and a progress thread."""
+    choices = {"none": [row for row in plain if not row["set"]],
                "64 KiB": [row for row in rows if not row["progress_thread"]],
                "64 KiB, progress thread": [row for row in rows if row["progress_thread"]]}
     best = {name: best_lu(some) for name, some in choices.items()}
@@ -24,19 +24,29 @@ def bulk(rows, plain):
                               f"{blocking['seconds'] / nonblocking['seconds']:.2f}"))
     longer = [100 * (of["nonblocking"]["seconds"] / of["blocking"]["seconds"] - 1)
               for of in best["64 KiB, progress thread"].values()]
-    return [f"### With a bulk window, {size} x {size}", "",
+    return markdown(("ranks", "bulk window", "blocking, s (depth)", "nonblocking, s (depth)",
+                     "ratio"), table), longer
+
+
+def bulk(rows, plain):
+    """LU with a bulk window, beside the rows without one."""
+    (window,) = rows[0]["set"]
+    text = ["### With a bulk window", "",
             f"With `{window}`, each rank leaves at most 64 KiB of bulk operations at its adapter "
             "until they are acknowledged, and posts the others later, in the order in which they "
             "were granted. So an operation waits behind at most one window of each other rank of "
             "its node, and the rank that owns the next row gets its copy soon. Posting later needs "
             "a CPU: a rank that waits in a call, or a progress thread. Without either, "
             "operations stop while the rank computes, and the nonblocking series, which computes "
-            "more while its rows are on their way, loses more by that.", "",
-            *markdown(("ranks", "bulk window", "blocking, s (depth)", "nonblocking, s (depth)",
-                       "ratio"), table),
-            "With a window and a progress thread, the time of the nonblocking series differs from "
-            f"that of the blocking series by {min(longer):+.1f} to {max(longer):+.1f} %.", "",
-            *stale("bulk", rows), made_by(rows), ""]
+            "more while its rows are on their way, loses more by that.", ""]
+    longer = []
+    for (size,), some in by(rows, "size").items():
+        table, more = bulk_table(some, [row for row in plain if row["size"] == size])
+        text += [f"{size} x {size}:", "", *table]
+        longer += more
+    return [*text, "With a window and a progress thread, the time of the nonblocking series "
+            f"differs from that of the blocking series by {min(longer):+.1f} to "
+            f"{max(longer):+.1f} %.", "", *stale("bulk", rows), made_by(rows), ""]
 
 
 def credits_of(row):
