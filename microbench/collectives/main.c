@@ -220,7 +220,7 @@ int main(int argc, char **argv)
         case 'p': ordinary = true; break;
         default: MPI_Abort(MPI_COMM_WORLD, 2);
         }
-    in = malloc(MOST);
+    in = malloc((size_t)MOST * (size_t)ranks); /* copies of an allgather read as much */
     out = malloc((size_t)MOST * (size_t)ranks);
     counts = malloc(sizeof *counts * (size_t)ranks);
     places = malloc(sizeof *places * (size_t)ranks);
