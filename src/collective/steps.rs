@@ -23,7 +23,7 @@ use std::ops::Range;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Slots of a ring.
-pub const DEPTH: usize = if cfg!(loom) { 2 } else { 8 };
+pub const DEPTH: usize = if cfg!(loom) { 2 } else { 16 };
 /// Steps that a process publishes ahead of its own takes.
 const AHEAD: u32 = DEPTH as u32 / 2;
 /// Words of a cache line.
@@ -132,6 +132,14 @@ impl Rings {
     #[must_use]
     pub fn words(&self) -> usize {
         self.ranks * (LINE + DEPTH * self.slot)
+    }
+
+    /// The words of a process's ring.
+    #[must_use]
+    pub fn ring(&self, rank: u32) -> Range<usize> {
+        let words = DEPTH * self.slot;
+        let first = self.ranks * LINE + rank as usize * words;
+        first..first + words
     }
 
     /// The number of steps that a process has finished.

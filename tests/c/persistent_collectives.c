@@ -3,7 +3,7 @@
  * datatypes and operations of the program, restarted with other contents, in arrays with other
  * requests, and with wrong arguments.
  *
- *   persistent_collectives [calls | lengths | mixed | lifetimes | errors | threads | host]
+ *   persistent_collectives [calls | lengths | orders | mixed | lifetimes | errors | threads | host]
  *
  * "host": MPIX_RMA_COLLECTIVES=host, so checks of what only this library says are left out.
  */
@@ -354,9 +354,10 @@ static void calls(void)
 /* Bytes around limits of the library. Process 1 comes late now and then. */
 static void lengths(void)
 {
-    static const int bytes[] = {1,    7,     8,     9,     47,    48,      49,     64,     100,
-                                2047, 2048,  2049,  4095,  4096,  4097,    8192,   16384,  16385,
-                                32768, 65535, 65536, 65537, 131072, 1048576, 1048579};
+    static const int bytes[] = {1,     7,     8,     9,      28,     29,      47,     48,    49,
+                                56,    57,    64,    100,    1023,   1024,    1025,   2047,  2048,
+                                2049,  4095,  4096,  4097,   8192,   16384,   16385,  32767, 32768,
+                                32769, 65535, 65536, 131072, 524288, 524289,  1048579};
     for (unsigned k = 0; k < sizeof bytes / sizeof *bytes; k++) {
         int n = bytes[k];
         unsigned char *in = malloc(n * size + 1), *out = malloc(n * size + 1);
@@ -414,6 +415,47 @@ static void lengths(void)
             MPI(MPI_Request_free(all[at]));
         free(in), free(out);
     }
+}
+
+/* Contribution of a process to a sum whose bits depend on the order. */
+static double term(int i, int from, int at)
+{
+    /* volatile: no fused multiplication and addition in the sum. */
+    volatile double value = (item(i, from, 0, at) % 1000 - 500) / 3.0 * (from % 2 ? 1e-3 : 1e7);
+    return value;
+}
+
+/* Sums of doubles have the bits of a sum in the order of ranks, in all processes and all starts. */
+static void orders(void)
+{
+    static const int numbers[] = {1, 7, 511, 512, 513, 4095, 4096, 4097, 70000};
+    for (unsigned k = 0; k < sizeof numbers / sizeof *numbers; k++)
+        for (int in_place = 0; in_place < 2; in_place++) {
+            int n = numbers[k], starts = n < 1000 ? 60 : FEW;
+            double *in = malloc(n * sizeof *in), *out = malloc(n * sizeof *out);
+            const void *from = in_place ? MPI_IN_PLACE : in;
+            MPI_Request all, scan;
+            REQUIRE(in && out);
+            MPI(MPIX_Allreduce_init(from, out, n, MPI_DOUBLE, MPI_SUM, comm, MPI_INFO_NULL, &all));
+            MPI(MPIX_Scan_init(from, out, n, MPI_DOUBLE, MPI_SUM, comm, MPI_INFO_NULL, &scan));
+            for (int i = 0; i < starts; i++)
+                for (int inclusive = 0; inclusive < 2; inclusive++) {
+                    int wrong = 0, upto = inclusive ? rank + 1 : size;
+                    for (int at = 0; at < n; at++)
+                        (in_place ? out : in)[at] = term(i, rank, at);
+                    run(inclusive ? &scan : &all);
+                    for (int at = 0; at < n; at++) {
+                        double wanted = term(i, 0, at);
+                        for (int r = 1; r < upto; r++)
+                            wanted += term(i, r, at);
+                        wrong += memcmp(&out[at], &wanted, sizeof wanted) != 0;
+                    }
+                    EXPECT(!wrong, "%d doubles, start %d: %d sums have other bits", n, i, wrong);
+                }
+            MPI(MPI_Request_free(&all));
+            MPI(MPI_Request_free(&scan));
+            free(in), free(out);
+        }
 }
 
 /* Arrays of persistent collectives, messages, persistent messages and requests of this library. */
@@ -651,6 +693,8 @@ int main(int argc, char **argv)
         calls();
     if (all || !strcmp(which, "lengths"))
         lengths();
+    if (!is_host && (all || !strcmp(which, "orders")))
+        orders();
     if (all || !strcmp(which, "mixed"))
         mixed();
     if (all || !strcmp(which, "lifetimes"))

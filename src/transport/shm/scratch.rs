@@ -5,12 +5,14 @@
 //! segment. All come to the same result.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 
 use crate::engine::Rank;
 use crate::sync::AtomicU64;
 
 use super::bootstrap::{Bootstrap, NodeId, decode_error, encode_error, node_id, word};
+use super::layout::page;
 use super::segment::{self, Segment, SystemError};
 use super::setup::SetupError;
 
@@ -105,6 +107,19 @@ impl Scratch {
             None
         });
         (record, file)
+    }
+
+    /// Makes the pages of some words present, so that the first access to them is as fast as later
+    /// ones. A kernel before Linux 5.14 does so at the first access.
+    pub fn populate(&self, words: Range<usize>) {
+        let bytes = &self.words()[words];
+        let start = bytes.as_ptr().addr() & !(page() as usize - 1);
+        let length = bytes.as_ptr_range().end.addr() - start;
+        // SAFETY: the pages belong to the segment. The call changes none of their bytes.
+        unsafe {
+            let start = std::ptr::without_provenance_mut(start);
+            libc::madvise(start, length, libc::MADV_POPULATE_WRITE);
+        }
     }
 
     /// The words. All processes see the same.

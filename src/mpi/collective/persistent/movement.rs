@@ -6,10 +6,10 @@
 //! lengths, so all processes see whether they match, and all choose alike.
 
 use std::ffi::c_void;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use super::{NotServed, scratch};
-use crate::collective::steps::{INLINE, Mover, Pieces, Plan, Rings, Turn};
+use crate::collective::steps::{DEPTH, INLINE, Mover, Pieces, Plan, Rings, Turn};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
 use crate::mpi::collective::communicators::Carrier;
@@ -18,16 +18,19 @@ use crate::mpi::progress::drive;
 use crate::runtime::collectives::{Advance, PersistentCollective};
 use crate::sync::AtomicU64;
 use crate::transport::copy;
-use crate::transport::crossing::{copy_in, copy_out};
+use crate::transport::crossing::{Stores, copy_in, copy_out};
 use crate::transport::datatype::Combine;
 use crate::transport::datatype::element::reduction;
 use crate::transport::shm::Scratch;
 
 /// Most processes of a communicator that has schedules. Each reads what all others publish.
 const RANKS_MAX: u32 = 64;
-/// Most bytes of a slot: pieces for all others together. Eight slots of two processes still fit
-/// into a second-level cache.
-const SLOT_MAX: usize = 16 * 1024;
+/// Bytes of all rings together, as long as slots have a length in [`SLOT`]. Rings that exceed
+/// second-level caches are faster: a writer finds the slots in the third level, and not in the
+/// reader's second one.
+const RINGS: usize = 1024 * 1024;
+/// Least and most bytes of a slot of long contents: pieces for all others together.
+const SLOT: RangeInclusive<usize> = 16 * 1024..=32 * 1024;
 /// Pieces are multiples of a cache line, and so of every element.
 const LINE: usize = 64;
 
@@ -193,10 +196,11 @@ pub(super) fn set_up(
     if movement.combine.is_some() {
         longest = longest.max(own_most);
     }
-    let parts = if movement.is_same { 1 } else { exchanged.ranks };
+    let parts = if movement.is_same { 1 } else { (exchanged.ranks - 1).max(1) };
     let mut piece = longest;
     if parts * longest > INLINE {
-        let room = (SLOT_MAX / parts).max(LINE) / LINE * LINE;
+        let slot = (RINGS / (exchanged.ranks * DEPTH)).clamp(*SLOT.start(), *SLOT.end());
+        let room = (slot / parts).max(LINE) / LINE * LINE;
         piece = longest.next_multiple_of(LINE).min(room);
     }
     let piece = piece.max(1);
@@ -230,12 +234,19 @@ pub(super) fn set_up(
     let plan = Plan { steps, publishes, takes, readers, synchronizes };
     let rings = Rings::new(carrier.me, carrier.ranks, parts * piece);
     let scratch = scratch(carrier, rings.words())?;
+    if plan.publishes.total > 0 {
+        scratch.populate(rings.ring(carrier.me));
+    }
+    for (from, _) in plan.takes.iter().filter(|(from, _)| *from != carrier.me) {
+        scratch.populate(rings.ring(*from));
+    }
     let sum = if movement.in_place && movement.combine.is_some() {
         vec![0u128; piece.div_ceil(size_of::<u128>())]
     } else {
         Vec::new()
     };
-    Ok(Box::new(Schedule { scratch, rings, plan, moves: Moves { movement, me, piece, sum } }))
+    let moves = Moves { movement, me, piece, stores: Stores::new(), first: None, sum };
+    Ok(Box::new(Schedule { scratch, rings, plan, moves }))
 }
 
 struct Schedule {
@@ -264,6 +275,10 @@ struct Moves {
     me: usize,
     /// Bytes of a piece, and between the pieces for two processes in a slot.
     piece: usize,
+    /// How it fills its slots.
+    stores: Stores,
+    /// The first contribution to a sum. The second is folded into a copy of it.
+    first: Option<*const u8>,
     /// The sum of a piece, if it cannot be built in its place: aligned for every element.
     sum: Vec<u128>,
 }
@@ -272,54 +287,93 @@ struct Moves {
 // any thread may use them then.
 unsafe impl Send for Moves {}
 
+/// Bytes that are copied and folded into at once, so that they stay in a first-level cache.
+const FOLDED: usize = 4096;
+
 /// The bytes of a slot, from one on.
 fn place(slot: &[AtomicU64], at: usize) -> *mut u8 {
     slot.as_ptr().cast::<u8>().cast_mut().wrapping_add(at)
 }
 
-impl Mover for Moves {
-    fn publish(&mut self, step: u32, slot: &[AtomicU64]) {
-        let sends = self.movement.sends.iter().enumerate();
-        for (to, part) in sends.filter(|(to, part)| *to != self.me && part.bytes > 0) {
-            let Some(range) = (Pieces { total: part.bytes, piece: self.piece }).of(step) else {
-                continue;
-            };
-            let at = if self.movement.is_same { 0 } else { to * self.piece };
-            // SAFETY: the range lies in the application's buffer, which belongs to the library now;
-            // the slot has room for the piece of each process, and nobody reads it now.
-            unsafe { copy_out(part.at.add(range.start), place(slot, at), range.len()) };
-            if self.movement.is_same {
-                return;
+impl Moves {
+    /// Where the piece for a process begins in a slot of `writer`, which has none for itself.
+    fn offset(&self, writer: usize, reader: usize) -> usize {
+        if self.movement.is_same { 0 } else { (reader - usize::from(reader > writer)) * self.piece }
+    }
+
+    /// Adds a contribution to the sum of a piece.
+    ///
+    /// # Safety
+    /// The contributions may be read until the last one has been added, and the sum and the result
+    /// may be written. All are valid for so many bytes.
+    unsafe fn fold(
+        &mut self,
+        combine: Combine,
+        source: *const u8,
+        result: *mut u8,
+        bytes: usize,
+        turn: Turn,
+    ) {
+        let sum = if self.sum.is_empty() { result } else { self.sum.as_mut_ptr().cast() };
+        // SAFETY: the contract of this function; all parts lie within so many bytes.
+        unsafe {
+            match (turn.is_first, self.first.take()) {
+                (true, _) if turn.is_last => return copy(source, result, bytes),
+                (true, _) => self.first = Some(source),
+                (false, None) => combine.apply(source, sum, bytes),
+                (false, Some(first)) => {
+                    for at in (0..bytes).step_by(FOLDED) {
+                        let (sum, len) = (sum.add(at), FOLDED.min(bytes - at));
+                        copy_in(first.add(at), sum, len);
+                        combine.apply(source.add(at), sum, len);
+                    }
+                }
+            }
+            if turn.is_last && sum != result {
+                copy_in(sum, result, bytes);
             }
         }
+    }
+}
+
+impl Mover for Moves {
+    fn publish(&mut self, step: u32, slot: &[AtomicU64]) {
+        let (me, piece) = (self.me, self.piece);
+        let sends = self.movement.sends.iter().enumerate();
+        let others = sends.filter(|(to, part)| *to != me && part.bytes > 0);
+        let number = if self.movement.is_same { 1 } else { usize::MAX };
+        let pieces = others.take(number).filter_map(|(to, part)| {
+            let range = Pieces { total: part.bytes, piece }.of(step)?;
+            Some((part.at.wrapping_add(range.start), self.offset(me, to), range.len()))
+        });
+        let bytes = pieces.clone().map(|(_, _, bytes)| bytes).sum();
+        let mut stores = self.stores;
+        stores.fill(bytes, |way| {
+            for (from, at, bytes) in pieces {
+                // SAFETY: the range lies in the application's buffer, which belongs to the library
+                // now; the slot has room for the piece of each process, and nobody reads it now.
+                unsafe { copy_out(way, from, place(slot, at), bytes) };
+            }
+        });
+        self.stores = stores;
     }
 
     fn take(&mut self, from: u32, range: Range<usize>, turn: Turn, slot: Option<&[AtomicU64]>) {
         let (from, bytes) = (from as usize, range.len());
         let to = self.movement.receives[from].at.wrapping_add(range.start);
         let source = match slot {
-            Some(slot) => place(slot, if self.movement.is_same { 0 } else { self.me * self.piece }),
+            Some(slot) => place(slot, self.offset(from, self.me)),
             None => self.movement.sends[self.me].at.wrapping_add(range.start),
         };
         // SAFETY: all ranges lie in the application's buffers, which belong to the library now, or
-        // in a slot that has been published; the sum has room for a piece. The result is written
-        // where nothing is read any more, or in the sum.
+        // in a slot that has been published and is not reused before the step is finished. The
+        // result is written where nothing is read any more.
         unsafe {
-            let Some(combine) = self.movement.combine else {
-                return match slot {
-                    Some(_) => copy_in(source, to, bytes),
-                    None if source == to => {}
-                    None => copy(source, to, bytes),
-                };
-            };
-            let sum = if self.sum.is_empty() { to } else { self.sum.as_mut_ptr().cast() };
-            if turn.is_first {
-                copy_in(source, sum, bytes);
-            } else {
-                combine.apply(source, sum, bytes);
-            }
-            if turn.is_last && sum != to {
-                copy_in(sum, to, bytes);
+            match (self.movement.combine, slot) {
+                (Some(combine), _) => self.fold(combine, source, to, bytes, turn),
+                (None, Some(_)) => copy_in(source, to, bytes),
+                (None, None) if source == to => {}
+                (None, None) => copy(source, to, bytes),
             }
         }
     }
