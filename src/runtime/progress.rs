@@ -407,52 +407,58 @@ impl Lead {
 
 /// Pauses between the looks of one wait for several notifications, which arrive in a row.
 ///
-/// As with [`Lead`], each look takes the counter's line from the origin. So after a look that has
-/// found some of them, the next one comes when the others should be there.
+/// As with [`Lead`], each look takes the counter's line from the origin. So the next look comes when
+/// three quarters of the others should be there, at the rate at which they have arrived since the
+/// first one was found. To be late costs more than one more look.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    first: u64,
+    before: u64,
     seen: u64,
-    /// The pause before the last look, in units.
-    pause: u32,
+    /// The value and the time of the look that has found the first ones.
+    found: Option<(u64, Instant)>,
 }
 
 impl Pace {
-    const UNIT: Duration = Lead::UNIT;
-    /// About what a look takes, in units.
-    const LOOK: u32 = 3;
-    /// The longest pause, in units for each notification that the wait has found. If many origins
-    /// notify at a time, the rest may come at once.
-    const PER_FOUND: u64 = 4;
-    /// The longest pause, in units.
-    const MOST: u32 = 64;
+    /// A pause that is always short enough, for each notification that the wait has found. If many
+    /// origins notify at a time, the rest may come at once.
+    const PER_FOUND: Duration = Duration::from_nanos(100);
+    /// The longest pause: others may need this process.
+    const MOST: Duration = Duration::from_micros(4);
 
     /// Begins a wait; the counter is known to have been `seen`.
     pub(crate) fn from(seen: u64) -> Self {
-        Pace { first: seen, seen, pause: 0 }
+        Pace { before: seen, seen, found: None }
     }
 
     /// Pauses after a look that has read `value`, less than `expected`.
     #[inline]
     pub(crate) fn pause(&mut self, value: u64, expected: u64) {
-        let found = value.saturating_sub(self.seen);
-        self.seen = value;
-        let most = value.saturating_sub(self.first).saturating_mul(Self::PER_FOUND);
-        self.pause = Self::next(self.pause, found, expected - value).min(most) as u32;
-        if self.pause > 0 {
-            pause_for(Self::UNIT, self.pause);
+        let more = value > std::mem::replace(&mut self.seen, value);
+        if more && expected - value > 1 {
+            self.pause_before_next(value, expected - value);
         }
     }
 
-    /// The pause after one that has found so many, while so many are missing.
-    fn next(pause: u32, found: u64, missing: u64) -> u64 {
-        if found == 0 || missing == 1 {
-            return 0;
-        }
-        let took = u64::from(pause + Self::LOOK);
-        // Three quarters: to be late costs more than one more look.
-        let rest = took.saturating_mul(missing).saturating_mul(3) / found.saturating_mul(4);
-        rest.saturating_sub(Self::LOOK.into()).min(Self::MOST.into())
+    #[allow(clippy::disallowed_methods, reason = "only to learn how fast notifications arrive")]
+    fn pause_before_next(&mut self, value: u64, missing: u64) {
+        let now = Instant::now();
+        let (first, since) = *self.found.get_or_insert((value, now));
+        let pause = Self::next(value - self.before, value - first, now - since, missing);
+        pause_for(Lead::UNIT, (pause.as_nanos() / Lead::UNIT.as_nanos()) as u32);
+    }
+
+    /// The pause of a wait that has found so many, `arrived` of them during the time `took`.
+    fn next(found: u64, arrived: u64, took: Duration, missing: u64) -> Duration {
+        let sure = Self::PER_FOUND.saturating_mul(found.try_into().unwrap_or(u32::MAX));
+        let pause = if arrived == 0 {
+            sure
+        } else {
+            let rest = took.as_nanos() * u128::from(missing) * 3 / (u128::from(arrived) * 4);
+            let rest = Duration::from_nanos(rest.try_into().unwrap_or(u64::MAX));
+            // As long again as it took so far: never twice as late.
+            rest.min(took.max(sure))
+        };
+        pause.min(Self::MOST)
     }
 }
 
