@@ -13,7 +13,8 @@ use crate::mpi::rma::call::{
 };
 use crate::mpi::rma::fast_path;
 use crate::mpi::window::set_number;
-use crate::runtime::progress::{FocusedPoll, Pace, step};
+use crate::runtime::looks::Pace;
+use crate::runtime::progress::{FocusedPoll, step};
 use crate::runtime::window::CounterOutput;
 use crate::runtime::{Guard, Scope, Window, with_port};
 

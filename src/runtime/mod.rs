@@ -20,6 +20,7 @@ pub mod config;
 pub mod continuations;
 #[doc(hidden)]
 pub mod fast_path;
+pub(crate) mod looks;
 pub(crate) mod network;
 pub(crate) mod pause;
 pub(crate) mod persistent;

@@ -1,6 +1,5 @@
 //! Sweeps over all windows, and the loop in which every blocking call waits.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -373,116 +372,6 @@ impl FocusedPoll {
         }
         false
     }
-}
-
-/// Whether waits for a counter usually find more notifications than they wait for, so that they
-/// better look less often.
-///
-/// Each look takes the counter's cache line from an origin that notifies in a row, and the origin
-/// waits until it has the line back. If the wait before found more than it needed, the next one
-/// pauses before its first look, longer each time. If it found just what it needed, as in a
-/// ping-pong, the pauses become shorter again.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Lead(u32);
-
-impl Lead {
-    /// The longest pause is `UNIT << MOST`: about what a line takes to another socket and back.
-    const MOST: u32 = 4;
-    const UNIT: Duration = Duration::from_nanos(25);
-
-    /// Pauses as long as the waits before suggest.
-    #[inline]
-    pub(crate) fn pause(self) {
-        if self.0 > 0 {
-            pause_for(Self::UNIT, 1 << (self.0 - 1));
-        }
-    }
-
-    /// Notes what a wait has found: `more` than it waited for, or just that.
-    #[inline]
-    pub(crate) fn learn(&mut self, more: bool) {
-        self.0 = if more { (self.0 + 1).min(Self::MOST + 1) } else { self.0 / 2 };
-    }
-}
-
-/// Pauses between the looks of one wait for several notifications, which arrive in a row.
-///
-/// As with [`Lead`], each look takes the counter's line from the origin. So the next look comes when
-/// three quarters of the others should be there, at the rate at which they have arrived since the
-/// first one was found. To be late costs more than one more look.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
-    before: u64,
-    seen: u64,
-    /// The value and the time of the look that has found the first ones.
-    found: Option<(u64, Instant)>,
-}
-
-impl Pace {
-    /// A pause that is always short enough, for each notification that the wait has found. If many
-    /// origins notify at a time, the rest may come at once.
-    const PER_FOUND: Duration = Duration::from_nanos(100);
-    /// The longest pause: others may need this process.
-    const MOST: Duration = Duration::from_micros(4);
-
-    /// Begins a wait; the counter is known to have been `seen`.
-    pub(crate) fn from(seen: u64) -> Self {
-        Pace { before: seen, seen, found: None }
-    }
-
-    /// Pauses after a look that has read `value`, less than `expected`.
-    #[inline]
-    pub(crate) fn pause(&mut self, value: u64, expected: u64) {
-        let more = value > std::mem::replace(&mut self.seen, value);
-        if more && expected - value > 1 {
-            self.pause_before_next(value, expected - value);
-        }
-    }
-
-    #[allow(clippy::disallowed_methods, reason = "only to learn how fast notifications arrive")]
-    fn pause_before_next(&mut self, value: u64, missing: u64) {
-        let now = Instant::now();
-        let (first, since) = *self.found.get_or_insert((value, now));
-        let pause = Self::next(value - self.before, value - first, now - since, missing);
-        pause_for(Lead::UNIT, (pause.as_nanos() / Lead::UNIT.as_nanos()) as u32);
-    }
-
-    /// The pause of a wait that has found so many, `arrived` of them during the time `took`.
-    fn next(found: u64, arrived: u64, took: Duration, missing: u64) -> Duration {
-        let sure = Self::PER_FOUND.saturating_mul(found.try_into().unwrap_or(u32::MAX));
-        let pause = if arrived == 0 {
-            sure
-        } else {
-            let rest = took.as_nanos() * u128::from(missing) * 3 / (u128::from(arrived) * 4);
-            let rest = Duration::from_nanos(rest.try_into().unwrap_or(u64::MAX));
-            // As long again as it took so far: never twice as late.
-            rest.min(took.max(sure))
-        };
-        pause.min(Self::MOST)
-    }
-}
-
-/// Spins for `times` as long as `unit`, without a look at the clock.
-#[inline]
-pub(crate) fn pause_for(unit: Duration, times: u32) {
-    for _ in 0..spins_of(unit) * times {
-        std::hint::spin_loop();
-    }
-}
-
-/// Number of spin-loop hints that take about as long. They take 5 to 50 ns each, depending on the
-/// processor, so this is measured once.
-#[allow(clippy::disallowed_methods, reason = "only to measure how long a hint takes")]
-fn spins_of(span: Duration) -> u32 {
-    const SAMPLE: u32 = 200;
-    static SPINS_PER_US: OnceLock<u32> = OnceLock::new();
-    let per_us = *SPINS_PER_US.get_or_init(|| {
-        let begin = Instant::now();
-        (0..SAMPLE).for_each(|_| std::hint::spin_loop());
-        let nanoseconds = begin.elapsed().as_nanos().max(1) as u32;
-        (SAMPLE * 1000 / nanoseconds).clamp(1, 1000)
-    });
-    (per_us * span.as_nanos() as u32 / 1000).max(1)
 }
 
 /// Whether no window has a pending epoch or operation of this process.

@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use crate::engine::Rank;
-use crate::runtime::progress::pause_for;
+use crate::runtime::looks::pause_for;
 
 /// Pauses between looks, in units of 50 ns. A hand-over takes 100 to 500 ns.
 const PAUSES: [u32; 4] = [1, 2, 4, 8];

@@ -15,8 +15,8 @@ use hashbrown::HashMap;
 
 use super::checked::note_change;
 use super::fast_path::{self, Access, FastPath, MappedTarget};
+use super::looks::Lead;
 use super::process::{Host, multiple};
-use super::progress::Lead;
 use super::recorded::Recorder;
 use super::transport::{Transport, with_port};
 use crate::engine::{self, Notified, Rank, RequestId, SyncError, Watch};
