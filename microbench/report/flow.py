@@ -7,8 +7,9 @@ from page import NAMES, markdown, stale
 
 
 def bulk_table(rows, plain):
-    """Each series at its best, without and with a bulk window, for one matrix; and by how many
-    percent the nonblocking series is slower with a window and a progress thread."""
+    """Each series at its best, without and with a bulk window, for one matrix; by how many percent
+    the nonblocking series is slower with a window and a progress thread; and the numbers of ranks
+    for which both series are slower with these than without a window."""
     choices = {"none": [row for row in plain if not row["set"]],
                "64 KiB": [row for row in rows if not row["progress_thread"]],
                "64 KiB, progress thread": [row for row in rows if row["progress_thread"]]}
@@ -22,10 +23,14 @@ def bulk_table(rows, plain):
                               f"{blocking['seconds']:.2f} ({choice_text(blocking)})",
                               f"{nonblocking['seconds']:.2f} ({choice_text(nonblocking)})",
                               f"{blocking['seconds'] / nonblocking['seconds']:.2f}"))
+    windowed = best["64 KiB, progress thread"]
     longer = [100 * (of["nonblocking"]["seconds"] / of["blocking"]["seconds"] - 1)
-              for of in best["64 KiB, progress thread"].values()]
+              for of in windowed.values()]
+    worse = [ranks for ranks, of in windowed.items() if ranks in best["none"]
+             and all(of[series]["seconds"] > row["seconds"]
+                     for series, row in best["none"][ranks].items())]
     return markdown(("ranks", "bulk window", "blocking, s (depth)", "nonblocking, s (depth)",
-                     "ratio"), table), longer
+                     "ratio"), table), longer, worse
 
 
 def bulk(rows, plain):
@@ -41,8 +46,11 @@ def bulk(rows, plain):
             "more while its rows are on their way, loses more by that.", ""]
     longer = []
     for (size,), some in by(rows, "size").items():
-        table, more = bulk_table(some, [row for row in plain if row["size"] == size])
+        table, more, worse = bulk_table(some, [row for row in plain if row["size"] == size])
         text += [f"{size} x {size}:", "", *table]
+        if worse:
+            text += [f"With {' and '.join(map(str, sorted(worse)))} ranks, the window makes both "
+                     "series slower. Why has not been found out.", ""]
         longer += more
     return [*text, "With a window and a progress thread, the time of the nonblocking series "
             f"differs from that of the blocking series by {min(longer):+.1f} to "

@@ -35,9 +35,9 @@ impl Lead {
 
 /// Pauses between the looks of one wait for several notifications, which arrive in a row.
 ///
-/// As with [`Lead`], each look takes the counter's line from the origin. So the next look comes when
+/// As with [`Lead`], each look takes the counter's line from the origin. So the next one comes when
 /// three quarters of the others should be there, at the rate at which they have arrived since the
-/// first one was found. To be late costs more than one more look.
+/// first was found. To be late costs more than one more look.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     before: u64,
