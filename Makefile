@@ -151,7 +151,7 @@ figures-full: simulator ## the same up to 2,048 ranks (LU) and 131,072 (transact
 check: deps prefixes ## the installed library on each host: representative C programs (2 minutes)
 	+$(PYTHON) tests/all.py --check
 
-test: deps prefixes ## tests of every kind (30 minutes); the last lines say what was left out
+test: deps prefixes ## tests of every kind (45 minutes); the last lines say what was left out
 	+$(PYTHON) tests/all.py
 
 test-all: deps prefixes ## what make test leaves out, too (two hours)
