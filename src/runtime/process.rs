@@ -230,6 +230,7 @@ fn reentered() -> ! {
 /// Sets whether the thread level is `MPI_THREAD_MULTIPLE`. Called once, at `MPI_Init`.
 pub(crate) fn set_multiple(multiple: bool) {
     PROCESS.multiple.store(multiple, Ordering::SeqCst);
+    crate::transport::expect_several_threads(multiple);
 }
 
 /// True under `MPI_THREAD_MULTIPLE`.

@@ -5,12 +5,18 @@
 //! instead of 30). Above: `rep movsb` to an aligned destination. 1 MiB takes 15 µs instead of 19,
 //! or instead of 26 if another processor has read the destination; 4 MiB 77 µs instead of 82.
 //! String stores do not fetch the lines that they overwrite; stores from registers do, so they are
-//! slower above a page. Other processors use the C library.
+//! slower above a page. Copies by registers may fetch the lines ahead of their stores, for writing:
+//! the processor by itself fetches those of a few waiting stores only. 64 puts of 4 KiB to lines that
+//! another processor has read take 0.155 µs each instead of 0.203. Where the lines are in the nearest
+//! cache already, this costs 12 ns (of 42), so a copy to the place of the copy before does without.
+//! Other processors use the C library.
 //!
 //! Where the data are in no cache, streaming stores are faster still: 64 copies of 1 MiB behind one
 //! another take 80 to 100 µs each instead of 105 to 140. Copies of one buffer again and again take
 //! longer with them. So copies to a place that is likely in a cache use the string instruction, and
 //! the faster way to make other long ones is learned from the times of both ([`super::streaming`]).
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Fetches a cache line that this process will read soon. Never faults, whatever the address.
 #[inline(always)]
@@ -27,6 +33,14 @@ pub(crate) fn prefetch(at: *const u8) {
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = at;
+}
+
+/// Several threads copy. A hint: nothing breaks where it is wrong.
+static SEVERAL_THREADS: AtomicBool = AtomicBool::new(false);
+
+/// Prepares for copies by several threads at once, or by one.
+pub(crate) fn expect_several_threads(several: bool) {
+    SEVERAL_THREADS.store(several, Ordering::Relaxed);
 }
 
 /// Copies `len` bytes; the ranges may overlap. Pieces of 2, 4, 8 and 16 bytes are one store, so
@@ -73,8 +87,10 @@ mod x86 {
         _mm256_stream_si256,
     };
     use std::cell::{Cell, RefCell};
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Instant;
 
+    use super::SEVERAL_THREADS;
     use crate::transport::streaming::{self, Faster, Recent, Way};
 
     /// Shortest copy that this module makes. Below, the C library is as fast.
@@ -82,12 +98,22 @@ mod x86 {
     /// Longest copy by registers.
     const SHORT: usize = 4 * 1024;
     const LINE: usize = 64;
+    /// Shortest copy that fetches the lines that it will overwrite, and how many bytes ahead.
+    const FETCHING: usize = 512;
+    const AHEAD: usize = 512;
     /// Bytes of a register.
     const REGISTER: usize = 32;
+    /// Bytes that are loaded before the first of them is stored.
+    const STEP: usize = 4 * REGISTER;
     /// Classes of such lengths, one for each doubling.
     const CLASSES: usize = 8;
 
+    /// Destination of the last copy of [`FETCHING`] bytes or more by registers. With several threads,
+    /// each has its own; reaching it takes as long as storing 512 bytes.
+    static LAST: AtomicUsize = AtomicUsize::new(0);
+
     thread_local! {
+        static LAST_HERE: Cell<usize> = const { Cell::new(0) };
         static RECENT: RefCell<Recent> = const { RefCell::new(Recent::new()) };
         static FASTER: [Cell<Faster>; CLASSES] =
             const { [const { Cell::new(Faster::new()) }; CLASSES] };
@@ -101,7 +127,7 @@ mod x86 {
         unsafe {
             if len <= SHORT {
                 if is_x86_feature_detected!("avx2") {
-                    return by_registers(from, to, len);
+                    return by_registers(from, to, len, len >= FETCHING && is_elsewhere(to));
                 }
             } else if is_x86_feature_detected!("ermsb") {
                 return match len >= streaming::SHORTEST && is_x86_feature_detected!("avx2") {
@@ -117,29 +143,58 @@ mod x86 {
         }
     }
 
+    /// Fetches a line for writing. Never faults, whatever the address.
+    #[inline(always)]
+    fn prefetch_to_write(at: *const u8) {
+        // SAFETY: the instruction changes nothing that the program can see.
+        unsafe { asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags)) }
+    }
+
+    /// Whether the last copy by registers had another destination.
+    #[inline]
+    fn is_elsewhere(to: *mut u8) -> bool {
+        if SEVERAL_THREADS.load(Ordering::Relaxed) {
+            return LAST_HERE
+                .try_with(|last| last.replace(to.addr()) != to.addr())
+                .unwrap_or(false);
+        }
+        let last = LAST.load(Ordering::Relaxed);
+        LAST.store(to.addr(), Ordering::Relaxed);
+        last != to.addr()
+    }
+
+    /// `fetches`: fetch the lines of `to` ahead; only with [`FETCHING`] bytes or more.
+    ///
     /// # Safety
     /// As [`copy_apart`].
     #[target_feature(enable = "avx2")]
-    unsafe fn by_registers(from: *const u8, to: *mut u8, len: usize) {
+    unsafe fn by_registers(from: *const u8, to: *mut u8, len: usize, fetches: bool) {
         // SAFETY: the first and the last register, and those between them, lie within the `len`
         // bytes.
         unsafe {
             let load = |at: usize| _mm256_loadu_si256(from.add(at).cast());
+            let step = |at: usize| {
+                let loaded = [0, 1, 2, 3].map(|i| load(at + i * REGISTER));
+                for (i, register) in loaded.into_iter().enumerate() {
+                    _mm256_storeu_si256(to.add(at + i * REGISTER).cast(), register);
+                }
+            };
             let head = load(0);
             let tail = load(len - REGISTER);
             // Aligned stores, four at a time; head and tail cover the rest.
             let mut at = REGISTER - to.addr() % REGISTER;
-            while at + 4 * REGISTER <= len {
-                let loaded = [
-                    load(at),
-                    load(at + REGISTER),
-                    load(at + 2 * REGISTER),
-                    load(at + 3 * REGISTER),
-                ];
-                for (i, register) in loaded.into_iter().enumerate() {
-                    _mm256_storeu_si256(to.add(at + i * REGISTER).cast(), register);
+            if fetches {
+                (0..AHEAD).step_by(LINE).for_each(|ahead| prefetch_to_write(to.add(ahead)));
+                while at + AHEAD + STEP <= len {
+                    prefetch_to_write(to.add(at + AHEAD));
+                    prefetch_to_write(to.add(at + AHEAD + LINE));
+                    step(at);
+                    at += STEP;
                 }
-                at += 4 * REGISTER;
+            }
+            while at + STEP <= len {
+                step(at);
+                at += STEP;
             }
             while at + REGISTER <= len {
                 _mm256_storeu_si256(to.add(at).cast(), load(at));
@@ -234,6 +289,8 @@ mod tests {
     #[test]
     fn copies_exactly_the_bytes_of_every_length_and_alignment() {
         let lengths = (0..700).chain([
+            1055,
+            3001,
             4096,
             16 * 1024,
             16 * 1024 + 1,

@@ -19,7 +19,7 @@ pub mod sim;
 mod streaming;
 
 pub use agreement::Proposal;
-pub(crate) use copy::copy;
+pub(crate) use copy::{copy, expect_several_threads};
 
 /// Maximum bytes of a packet of active messages, and of a buffer in which RDMA receives one.
 pub const PACKET: usize = 16 * 1024;
