@@ -133,8 +133,14 @@ impl Window {
         }
     }
 
+    /// Posts the operations that the transport has refused: those of the oldest epoch first, and
+    /// target by target, in the order of the epoch's group or of the first operations. In the order
+    /// of grants, a target that has granted late would wait behind all others again and again.
     fn retry_stalled(&mut self, port: &mut impl Port) {
-        for (epoch, leg) in std::mem::take(&mut self.stalled) {
+        let mut stalled = std::mem::take(&mut self.stalled);
+        // Nearly sorted, since refused ones are listed again in this order.
+        stalled.sort_by_key(|(epoch, leg)| (epoch.generation, *leg));
+        for (epoch, leg) in stalled {
             self.leg(epoch, leg).stalled = false;
             self.post_queued(port, epoch, leg);
             self.try_finish_leg(port, epoch, leg);

@@ -50,6 +50,27 @@ pub(crate) fn expect_several_threads(several: bool) {
 /// Both pointers must be valid for `len` bytes.
 #[inline(always)]
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: the contract of this function.
+    unsafe { copy_by::<false>(from, to, len) }
+}
+
+/// As [`copy`], to memory that another processor is likely to have in its cache.
+///
+/// # Safety
+/// As [`copy`].
+#[cfg(feature = "host")]
+#[inline(always)]
+pub(crate) unsafe fn copy_to_peer(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: the contract of this function.
+    unsafe { copy_by::<true>(from, to, len) }
+}
+
+/// `AWAY`: another processor is likely to have the lines of the destination.
+///
+/// # Safety
+/// As [`copy`].
+#[inline(always)]
+unsafe fn copy_by<const AWAY: bool>(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: both pointers are valid for `len` bytes, and each arm moves exactly that many.
     unsafe {
         match len {
@@ -58,7 +79,7 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
             16 => to.cast::<u128>().write_unaligned(from.cast::<u128>().read_unaligned()),
             2 => to.cast::<u16>().write_unaligned(from.cast::<u16>().read_unaligned()),
             1 => to.write(from.read()),
-            _ => copy_long(from, to, len),
+            _ => copy_long::<AWAY>(from, to, len),
         }
     }
 }
@@ -68,11 +89,11 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
 /// # Safety
 /// Both pointers must be valid for `len` bytes.
 #[inline]
-unsafe fn copy_long(from: *const u8, to: *mut u8, len: usize) {
+unsafe fn copy_long<const AWAY: bool>(from: *const u8, to: *mut u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
     if len >= x86::SHORTEST && from.addr().abs_diff(to.addr()) >= len {
         // SAFETY: both pointers are valid for `len` bytes, and the ranges do not overlap.
-        return unsafe { x86::copy_apart(from, to, len) };
+        return unsafe { x86::copy_apart::<AWAY>(from, to, len) };
     }
     // SAFETY: both pointers are valid for `len` bytes.
     unsafe { std::ptr::copy(from, to, len) }
@@ -121,13 +142,18 @@ mod x86 {
 
     /// # Safety
     /// Both pointers must be valid for `len` bytes, at least [`SHORTEST`], without overlap.
-    pub(super) unsafe fn copy_apart(from: *const u8, to: *mut u8, len: usize) {
+    pub(super) unsafe fn copy_apart<const AWAY: bool>(from: *const u8, to: *mut u8, len: usize) {
         // SAFETY: both pointers are valid for `len` bytes without overlap; the features were
         // detected.
         unsafe {
             if len <= SHORT {
                 if is_x86_feature_detected!("avx2") {
-                    return by_registers(from, to, len, len >= FETCHING && is_elsewhere(to));
+                    return by_registers(
+                        from,
+                        to,
+                        len,
+                        AWAY && len >= FETCHING && is_elsewhere(to),
+                    );
                 }
             } else if is_x86_feature_detected!("ermsb") {
                 return match len >= streaming::SHORTEST && is_x86_feature_detected!("avx2") {
@@ -288,6 +314,11 @@ mod tests {
 
     #[test]
     fn copies_exactly_the_bytes_of_every_length_and_alignment() {
+        check_bytes::<false>();
+        check_bytes::<true>();
+    }
+
+    fn check_bytes<const AWAY: bool>() {
         let lengths = (0..700).chain([
             1055,
             3001,
@@ -306,7 +337,9 @@ mod tests {
             for (source, target) in [(0, 0), (1, 0), (0, 1), (16, 3), (63, 64), (5, 127)] {
                 to[..target + len + 64].fill(0);
                 // SAFETY: both vectors are longer than offset plus length.
-                unsafe { copy_long(from.as_ptr().add(source), to.as_mut_ptr().add(target), len) };
+                unsafe {
+                    copy_by::<AWAY>(from.as_ptr().add(source), to.as_mut_ptr().add(target), len)
+                };
                 let (before, rest) = to.split_at(target);
                 let (copied, after) = rest.split_at(len);
                 let around = before.iter().chain(&after[..64]);
@@ -344,7 +377,7 @@ mod tests {
                 let mut bytes: Vec<u8> = (0..len + shift).map(|i| i as u8).collect();
                 let expected = bytes[..len].to_vec();
                 // SAFETY: both ranges lie in the vector.
-                unsafe { copy_long(bytes.as_ptr(), bytes.as_mut_ptr().add(shift), len) };
+                unsafe { copy(bytes.as_ptr(), bytes.as_mut_ptr().add(shift), len) };
                 assert_eq!(bytes[shift..], expected[..]);
             }
         }

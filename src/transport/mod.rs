@@ -19,6 +19,8 @@ pub mod sim;
 mod streaming;
 
 pub use agreement::Proposal;
+#[cfg(feature = "host")]
+pub(crate) use copy::copy_to_peer;
 pub(crate) use copy::{copy, expect_several_threads};
 
 /// Maximum bytes of a packet of active messages, and of a buffer in which RDMA receives one.

@@ -81,6 +81,46 @@ fn a_refused_target_does_not_delay_another() {
     w.finish();
 }
 
+/// Refused operations are posted in the order of the group, not of the grants: a target that grants
+/// late once would else be the last one each time.
+#[test]
+fn refused_operations_are_posted_in_the_order_of_the_group() {
+    let mut w = World::new(4);
+    w.net.most_in_flight = Some(1);
+    w.rank(0).start(&[1, 2, 3]);
+    let puts = [1, 2, 3].map(|target| w.put(0, target, 0, &[1]));
+    w.rank(0).complete();
+    // All grants arrive while the first operation is in flight, the first target's as the last.
+    for (target, signal_latency) in [(3, 1), (2, 3), (1, 5)] {
+        w.net.link(target, 0, Link { signal_latency, ..Link::default() });
+        w.rank(target).post(&[0]);
+        w.rank(target).wait();
+    }
+    w.finish();
+    let [first, second, third] = puts.map(|put| w.posted(put).expect("it is complete"));
+    assert!(third < first, "granted when nothing was in flight");
+    assert!(first < second, "{first} {second}");
+}
+
+/// An operation of an older epoch is posted first.
+#[test]
+fn refused_operations_are_posted_in_the_order_of_their_epochs() {
+    let mut w = World::new(4);
+    w.net.most_in_flight = Some(1);
+    w.rank(0).shared(3);
+    w.rank(0).shared(2);
+    w.rank(0).shared(1);
+    w.progress_all();
+    w.drive();
+    let puts = [1, 2, 3].map(|target| w.put(0, target, 0, &[1]));
+    for target in [1, 2, 3] {
+        w.rank(0).unlock(target);
+    }
+    w.finish();
+    let [first, second, third] = puts.map(|put| w.posted(put).expect("it is complete"));
+    assert!(first < third && third < second, "{first} {second} {third}");
+}
+
 /// Over a link with one credit, one operation at a time is in flight.
 #[test]
 fn operations_wait_for_credits() {

@@ -19,12 +19,12 @@ use crate::runtime::fast_path::{self, Access, MappedTarget, must_sweep};
 use crate::runtime::process::{enter_alone, is_in_order, note_order, try_enter};
 use crate::runtime::progress::sweep_between_calls;
 use crate::runtime::{Guard, HostHandle, Window};
-use crate::transport::copy;
 use crate::transport::datatype::element::{FIRST_FOREIGN, reduction};
 use crate::transport::datatype::{Combine, compare_swap};
 use crate::transport::shm::accumulate::accumulate;
 use crate::transport::shm::protocol::{self, AccumulateWords, order_completed, order_operations};
 use crate::transport::shm::{BY_KERNEL_MIN, PlainCopy};
+use crate::transport::{copy, copy_to_peer};
 
 /// A put or get that is a copy.
 ///
@@ -530,7 +530,7 @@ unsafe fn move_bytes(kind: OpKind, origin: *const c_void, there: *mut u8, len: u
     // SAFETY: both sides are valid for `len` bytes (contract of this function).
     unsafe {
         match kind {
-            OpKind::Put => copy(here, there, len as usize),
+            OpKind::Put => copy_to_peer(here, there, len as usize),
             _ => copy(there, here.cast_mut(), len as usize),
         }
     }

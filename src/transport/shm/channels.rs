@@ -40,6 +40,10 @@ const IDLE_CHECKS: u32 = 10;
 /// Times that this process yields its processor to a target that was preempted while it held the
 /// consumer lock: several time slices.
 const YIELDS: u32 = 10_000;
+/// What an operation costs that is not complete on return, beside the channel: its record, the
+/// sweeps that find it complete, the wait. With 4 KiB, 0.38 µs where a cache line took 0.02 µs, and
+/// 0.6 µs where it took 0.11.
+const CHANNEL_REST: Duration = Duration::from_nanos(400);
 
 /// Result of assisting a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -276,7 +280,8 @@ impl Channels {
             _ => self.post_alone(index, op, ticket, shapes),
         };
         if let Some(took) = self.end_trial(index, begin, posted) {
-            self.outboxes[index as usize].short_ways[class].note(way, took);
+            let rest = if way == Way::Channel { CHANNEL_REST } else { Duration::ZERO };
+            self.outboxes[index as usize].short_ways[class].note(way, took + rest);
         }
         posted
     }

@@ -142,6 +142,8 @@ pub struct Net {
     pub calls: Vec<Calls>,
     pub lock_writes: Vec<LockWrite>,
     pub signals: Vec<Signal>,
+    /// Operations that a rank may have in flight to all targets together.
+    pub most_in_flight: Option<u32>,
     /// Injected random latencies and refusals, for generated programs.
     pub faults: Option<FaultInjection>,
 }
@@ -196,6 +198,7 @@ impl Net {
             lock_writes: Vec::new(),
             signals: Vec::new(),
             faults: None,
+            most_in_flight: None,
         }
     }
 
@@ -405,7 +408,12 @@ impl Port for RankPort<'_> {
         // The rules apply to the attempt, whatever the answer.
         net.model.check_post(me, op);
         let in_flight = net.in_flight.get(&pair).copied().unwrap_or(0);
-        if in_flight >= net.link_of(pair).credits
+        let of_all = |of: &Rank| {
+            net.in_flight.iter().filter(|(pair, _)| pair.0 == *of).map(|(_, n)| n).sum()
+        };
+        let is_full = net.most_in_flight.is_some_and(|most| most <= of_all(&me));
+        if is_full
+            || in_flight >= net.link_of(pair).credits
             || net.refuses(|net| net.refuse_ops.get_mut(&pair))
         {
             return Posted::NoResource;
