@@ -133,13 +133,17 @@ impl Window {
         }
     }
 
-    /// Posts the operations that the transport has refused: those of the oldest epoch first, and
-    /// target by target, in the order of the epoch's group or of the first operations. In the order
-    /// of grants, a target that has granted late would wait behind all others again and again.
+    /// Posts the operations that the transport has refused: those of the oldest epoch first, and in
+    /// the order of the targets' ranks from this process's on, so that not all processes begin with
+    /// the same target. In the order of grants, a target that has granted late would wait behind
+    /// all others again and again.
     fn retry_stalled(&mut self, port: &mut impl Port) {
         let mut stalled = std::mem::take(&mut self.stalled);
         // Nearly sorted, since refused ones are listed again in this order.
-        stalled.sort_by_key(|(epoch, leg)| (epoch.generation, *leg));
+        stalled.sort_by_key(|&(epoch, leg)| {
+            let place = self.epochs[epoch].legs[leg].place;
+            (epoch.generation, place.wrapping_sub(self.me))
+        });
         for (epoch, leg) in stalled {
             self.leg(epoch, leg).stalled = false;
             self.post_queued(port, epoch, leg);

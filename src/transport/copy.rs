@@ -5,11 +5,13 @@
 //! instead of 30). Above: `rep movsb` to an aligned destination. 1 MiB takes 15 µs instead of 19,
 //! or instead of 26 if another processor has read the destination; 4 MiB 77 µs instead of 82.
 //! String stores do not fetch the lines that they overwrite; stores from registers do, so they are
-//! slower above a page. Copies by registers may fetch the lines ahead of their stores, for writing:
-//! the processor by itself fetches those of a few waiting stores only. 64 puts of 4 KiB to lines that
-//! another processor has read take 0.155 µs each instead of 0.203. Where the lines are in the nearest
-//! cache already, this costs 12 ns (of 42), so a copy to the place of the copy before does without.
-//! Other processors use the C library.
+//! slower above a page.
+//!
+//! Copies by registers may fetch the lines ahead of their stores, for writing: the processor by
+//! itself fetches those of a few waiting stores only. 64 puts of 4 KiB to lines that another
+//! processor has read take 0.155 µs each instead of 0.203. Where the lines are in the nearest cache
+//! already, this costs 12 ns of 42, so a copy to the place of the copy before does without, and a
+//! get does. Other processors use the C library.
 //!
 //! Where the data are in no cache, streaming stores are faster still: 64 copies of 1 MiB behind one
 //! another take 80 to 100 µs each instead of 105 to 140. Copies of one buffer again and again take
@@ -129,8 +131,8 @@ mod x86 {
     /// Classes of such lengths, one for each doubling.
     const CLASSES: usize = 8;
 
-    /// Destination of the last copy of [`FETCHING`] bytes or more by registers. With several threads,
-    /// each has its own; reaching it takes as long as storing 512 bytes.
+    /// Destination of the last copy of [`FETCHING`] bytes or more by registers. With several
+    /// threads, each has its own; reaching it takes as long as storing 512 bytes.
     static LAST: AtomicUsize = AtomicUsize::new(0);
 
     thread_local! {

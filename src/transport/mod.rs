@@ -4,7 +4,7 @@
 
 mod agreement;
 pub mod am;
-mod copy;
+pub(crate) mod copy;
 #[cfg_attr(not(feature = "host"), allow(dead_code))]
 pub(crate) mod crossing;
 pub mod datatype;
@@ -19,8 +19,6 @@ pub mod sim;
 mod streaming;
 
 pub use agreement::Proposal;
-#[cfg(feature = "host")]
-pub(crate) use copy::copy_to_peer;
 pub(crate) use copy::{copy, expect_several_threads};
 
 /// Maximum bytes of a packet of active messages, and of a buffer in which RDMA receives one.

@@ -81,19 +81,19 @@ fn a_refused_target_does_not_delay_another() {
     w.finish();
 }
 
-/// Refused operations are posted in the order of the group, not of the grants: a target that grants
-/// late once would else be the last one each time.
+/// Refused operations are posted in the order of ranks from the origin's on, not in that of the
+/// grants: a target that grants late once would else be the last one each time.
 #[test]
-fn refused_operations_are_posted_in_the_order_of_the_group() {
+fn refused_operations_are_posted_to_the_next_ranks_first() {
     let mut w = World::new(4);
     w.net.most_in_flight = Some(1);
-    w.rank(0).start(&[1, 2, 3]);
-    let puts = [1, 2, 3].map(|target| w.put(0, target, 0, &[1]));
-    w.rank(0).complete();
-    // All grants arrive while the first operation is in flight, the first target's as the last.
-    for (target, signal_latency) in [(3, 1), (2, 3), (1, 5)] {
-        w.net.link(target, 0, Link { signal_latency, ..Link::default() });
-        w.rank(target).post(&[0]);
+    w.rank(2).start(&[0, 1, 3]);
+    let puts = [3, 0, 1].map(|target| w.put(2, target, 0, &[1]));
+    w.rank(2).complete();
+    // All grants arrive while the first operation is in flight, the next rank's as the last.
+    for (target, signal_latency) in [(1, 1), (0, 3), (3, 5)] {
+        w.net.link(target, 2, Link { signal_latency, ..Link::default() });
+        w.rank(target).post(&[2]);
         w.rank(target).wait();
     }
     w.finish();

@@ -19,12 +19,12 @@ use crate::runtime::fast_path::{self, Access, MappedTarget, must_sweep};
 use crate::runtime::process::{enter_alone, is_in_order, note_order, try_enter};
 use crate::runtime::progress::sweep_between_calls;
 use crate::runtime::{Guard, HostHandle, Window};
+use crate::transport::copy::{copy, copy_to_peer};
 use crate::transport::datatype::element::{FIRST_FOREIGN, reduction};
 use crate::transport::datatype::{Combine, compare_swap};
 use crate::transport::shm::accumulate::accumulate;
 use crate::transport::shm::protocol::{self, AccumulateWords, order_completed, order_operations};
 use crate::transport::shm::{BY_KERNEL_MIN, PlainCopy};
-use crate::transport::{copy, copy_to_peer};
 
 /// A put or get that is a copy.
 ///
