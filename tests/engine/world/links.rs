@@ -408,11 +408,8 @@ impl Port for RankPort<'_> {
         // The rules apply to the attempt, whatever the answer.
         net.model.check_post(me, op);
         let in_flight = net.in_flight.get(&pair).copied().unwrap_or(0);
-        let of_all = |of: &Rank| {
-            net.in_flight.iter().filter(|(pair, _)| pair.0 == *of).map(|(_, n)| n).sum()
-        };
-        let is_full = net.most_in_flight.is_some_and(|most| most <= of_all(&me));
-        if is_full
+        let of_all = || net.in_flight.iter().filter(|((of, _), _)| *of == me).map(|(_, n)| n).sum();
+        if net.most_in_flight.is_some_and(|most| most <= of_all())
             || in_flight >= net.link_of(pair).credits
             || net.refuses(|net| net.refuse_ops.get_mut(&pair))
         {
