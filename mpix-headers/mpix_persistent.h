@@ -11,7 +11,7 @@
  *
  * An iterative program makes the same calls on a window in every iteration. A persistent epoch
  * records them once, and MPI_Start makes them again. That takes about half as long as the calls,
- * or, with fences, nearly as long, since most of it is waiting for the other processes:
+ * or, with fences, about two thirds, since most of it is waiting for the other processes:
  *
  *     MPIX_Win_epoch_init(win, &request);          (records from here on)
  *     MPI_Win_start(neighbours, 0, win);
@@ -36,6 +36,8 @@
  *   post, lock and lock_all epochs. "post; start; put; complete; wait" is one record. Each epoch
  *   that is opened in a record is closed in it. A fence closes an epoch and opens the next, so a
  *   record of one fence epoch has two fences.
+ * - Or first operations, and then a fence. They belong to the fence epoch that is open when the
+ *   record is started. So an iteration has one fence: "put; put; fence" is a record.
  * - MPI_Put, MPI_Get, MPI_Accumulate, MPI_Get_accumulate, MPI_Fetch_and_op, MPI_Compare_and_swap,
  *   their large-count and notifying forms, and MPIX_Notify.
  * - MPIX_Win_istart and the other nonblocking calls that open or close an epoch. The requests that
@@ -60,10 +62,11 @@
  *
  * MPI_Start and MPI_Startall return, and start nothing,
  *   MPI_ERR_REQUEST    if the request is active, or its window has been freed or is broken;
- *   MPI_ERR_RMA_SYNC   if an epoch is open that the record's epochs may not be opened beside; if an
- *                      epoch is being recorded on the window; if a pattern fence has not learned a
- *                      target, or will not have when it is accessed (mpix_rma_fence); or, for an
- *                      operation, if no open epoch covers the target.
+ *   MPI_ERR_RMA_SYNC   if an epoch is open that the record's epochs may not be opened beside; if no
+ *                      fence epoch is open for operations with which the record begins; if an epoch
+ *                      is being recorded on the window; if a pattern fence has not learned a target,
+ *                      or will not have when it is accessed (mpix_rma_fence); or, for an operation,
+ *                      if no open epoch covers the target.
  *
  * MPI_Request_free of an active request lets it finish. MPI_Win_free completes active persistent
  * epochs; from then on their requests can only be waited for and freed. MPI_Cancel has no effect.
@@ -96,7 +99,7 @@ int MPIX_Win_epoch_init(MPI_Win win, MPI_Request *request);
  * Local. From now on calls on the window are executed, and the request may be started.
  *
  * Errors: MPI_ERR_RMA_SYNC (no record is being made on the window, or an epoch of the record is
- * open; the record then goes on).
+ * open, or no fence follows the operations with which the record begins; the record then goes on).
  */
 int MPIX_Win_epoch_end(MPI_Win win);
 

@@ -6,10 +6,11 @@
  *   gats             both ranks: post, start, eight puts, complete, wait
  *   gats_one_way     rank 0: start, eight puts, complete; rank 1: post, wait
  *   fence            both ranks: eight puts between two fences
+ *   fence_inside     both ranks: eight puts and one fence, in the epoch of the fence before
  *
  * Two ranks, or one that puts into its own window, so that no rank waits for another. `wait_ns` is
  * what the epoch cannot do without: the ranks exchange a cache line twice, by loads and stores
- * alone (one_way: rank 0 gets one and sends one back).
+ * alone (one_way: rank 0 gets one and sends one back; inside: once).
  */
 #ifdef PLAIN_HOST
 #include <mpi.h>
@@ -27,6 +28,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #ifdef PLAIN_HOST
 int main(void)
@@ -36,8 +38,9 @@ int main(void)
 }
 #else
 
-enum kind { LOCK, LOCK_ALL, GATS, ONE_WAY, FENCE, KINDS };
-static const char *const kind_name[KINDS] = {"lock", "lock_all", "gats", "gats_one_way", "fence"};
+enum kind { LOCK, LOCK_ALL, GATS, ONE_WAY, FENCE, INSIDE, KINDS };
+static const char *const kind_name[KINDS] = {"lock",         "lock_all", "gats",
+                                             "gats_one_way", "fence",    "fence_inside"};
 /* Behind the puts, in cache lines of their own: the words of `exchange`. */
 enum { PUTS = 8, WORDS = 32, WINDOW = 64 };
 
@@ -62,7 +65,8 @@ static void calls(enum kind kind)
         if (accesses(kind))
             MPI_Win_start(other, 0, win);
         break;
-    default: MPI_Win_fence(0, win); break;
+    case FENCE: MPI_Win_fence(0, win); break;
+    default: break;
     }
     for (int i = 0; accesses(kind) && i < PUTS; i++)
         MPI_Put(values + i, 1, MPI_INT64_T, peer, i, 1, MPI_INT64_T, win);
@@ -83,7 +87,7 @@ static void calls(enum kind kind)
 /* What the two ranks of an epoch exchange, without the library. */
 static void exchange(enum kind kind, int64_t *mine, int64_t *theirs, int64_t value)
 {
-    for (int word = 0; word < 2; word++) {
+    for (int word = 0; word < (kind == INSIDE ? 1 : 2); word++) {
         if (kind != ONE_WAY || rank != word)
             __atomic_store_n(theirs + word, value, __ATOMIC_RELEASE);
         while ((kind != ONE_WAY || rank == word) &&
@@ -119,6 +123,8 @@ static double batch(enum kind kind, long epochs, MPI_Request *request)
 {
     for (int i = 0; i < PUTS; i++)
         values[i]++;
+    if (kind == INSIDE)
+        MPI_Win_fence(0, win);
     MPI_Barrier(MPI_COMM_WORLD);
     double begin = now_us();
     if (rank == 0 || kind >= GATS)
@@ -173,12 +179,15 @@ int main(int argc, char **argv)
 {
     int batches = 21, ranks, o;
     long epochs = 2000;
-    while ((o = getopt(argc, argv, "b:e:")) != -1)
+    const char *only = NULL;
+    while ((o = getopt(argc, argv, "b:e:o:")) != -1)
         switch (o) {
             case 'b': batches = (int)positive(optarg, "-b"); break;
             case 'e': epochs = (long)positive(optarg, "-e"); break;
+            case 'o': only = optarg; break;
             default:
-                fputs("usage: mpiexec -n 1|2 persistent [-b BATCHES] [-e EPOCHS_PER_BATCH]\n",
+                fputs("usage: mpiexec -n 1|2 persistent [-b BATCHES] [-e EPOCHS_PER_BATCH] "
+                      "[-o KIND]\n",
                       stderr);
                 return 2;
         }
@@ -196,7 +205,8 @@ int main(int argc, char **argv)
     MPI_Group_incl(all, 1, &peer, &other);
     MPI_Win_allocate(WINDOW * 8, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
     for (enum kind kind = LOCK; kind < KINDS; kind++)
-        measure(kind, batches, epochs);
+        if (!only || !strcmp(only, kind_name[kind]))
+            measure(kind, batches, epochs);
     mine = right;
     MPI_Allreduce(&mine, &everyone, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     MPI_Group_free(&all);

@@ -4,12 +4,14 @@
 //! the calls would be checked, since it is a window of its own whose peers never answer. To restart
 //! the epochs, the caller asks [`may_restart`](Window::may_restart), which compares them with what
 //! the application has open, and then makes the calls [PE-1, PE-2].
+//!
+//! Operations before the first of these calls belong to the fence epoch that is open at the start.
 
 use super::port::{
     Answer, Assert, Atomic, LockMemory, LockMode, LockTicket, LockWord, NoResource, Op, Outcome,
     Port, Posted, Rank, ReorderFlags, Stage, SyncError, Ticket, Word,
 };
-use super::window::Window;
+use super::window::{FenceView, Window};
 
 /// A call that opens or closes an epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,14 +78,19 @@ impl Window {
     }
 
     /// Checks that the epochs that a [`Rehearsal`] has accepted may be opened beside those that the
-    /// application has open. Changes nothing [PE-2].
+    /// application has open. `in_fence`: operations precede these calls. Changes nothing [PE-2].
     ///
     /// # Errors
-    /// As the first of these calls that the state forbids.
+    /// As the first of these calls that the state forbids; [`SyncError::NoAccessEpoch`] for
+    /// operations before them without a fence epoch.
     pub fn may_restart<'a>(
         &mut self,
+        in_fence: bool,
         calls: impl Iterator<Item = &'a SyncCall>,
     ) -> Result<(), SyncError> {
+        if in_fence && self.fence_view == FenceView::Dissolved {
+            return Err(SyncError::NoAccessEpoch);
+        }
         if self.has_nothing_open() {
             return Ok(());
         }
@@ -126,12 +133,14 @@ impl Window {
 #[derive(Debug)]
 pub struct Rehearsal {
     window: Window,
+    /// Nothing has been rehearsed.
+    is_empty: bool,
 }
 
 impl Rehearsal {
     /// For calls of process `me` of `size`.
     pub fn new(me: Rank, size: u32) -> Self {
-        Rehearsal { window: Window::new(me, size, ReorderFlags::default()) }
+        Rehearsal { window: Window::new(me, size, ReorderFlags::default()), is_empty: true }
     }
 
     /// Checks a call that opens or closes an epoch.
@@ -139,23 +148,26 @@ impl Rehearsal {
     /// # Errors
     /// As of the call.
     pub fn synchronize(&mut self, call: &SyncCall) -> Result<(), SyncError> {
-        self.window.synchronize(&mut Silent, call).map(|_| ())
+        self.window.synchronize(&mut Silent, call).map(|_| self.is_empty = false)
     }
 
-    /// Checks an operation.
+    /// Checks an operation. If it is the first call, a fence epoch is open.
     ///
     /// # Errors
-    /// If no recorded epoch covers the target.
+    /// If no epoch covers the target.
     pub fn issue(&mut self, op: &Op) -> Result<(), SyncError> {
+        if std::mem::take(&mut self.is_empty) {
+            _ = self.window.fence(&mut Silent, Assert::default())?;
+        }
         self.window.issue(&mut Silent, op)
     }
 
-    /// Whether a recorded epoch covers `target`.
+    /// Whether [`issue`](Self::issue) would accept an operation to `target`.
     pub fn covers(&self, target: Rank) -> bool {
-        self.window.covers(target)
+        self.is_empty || self.window.covers(target)
     }
 
-    /// Whether the recorded epoch that covers `target` is a fence epoch.
+    /// Whether the epoch that covers `target` is a fence epoch.
     pub fn covers_by_fence(&self, target: Rank) -> bool {
         self.window.covers(target) && !self.window.covers_otherwise(target)
     }

@@ -63,8 +63,14 @@ impl Move {
     /// Both sides are valid for `len` bytes, and the other process lets this one access its side.
     #[inline(always)]
     unsafe fn make(&self) {
-        // SAFETY: the contract of this function.
-        unsafe { copy(self.from as *const u8, self.to as *mut u8, self.len) };
+        let (from, to) = (self.from as *const u8, self.to as *mut u8);
+        // SAFETY: the contract of this function. A word takes no detour by a table of lengths.
+        unsafe {
+            match self.len {
+                8 => to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned()),
+                len => copy(from, to, len),
+            }
+        }
     }
 }
 
@@ -100,6 +106,11 @@ impl Epochs {
             Step::Sync(call) => Some(call),
             Step::Ops(_) | Step::Moves { .. } => None,
         })
+    }
+
+    /// Whether operations of an open fence epoch precede the first call.
+    fn begin_in_fence(&self) -> bool {
+        matches!(self.steps.first(), Some(Step::Ops(_) | Step::Moves { .. }))
     }
 
     /// Resolves the addresses of operations that are copies.
@@ -249,12 +260,14 @@ impl Epochs {
         ops: &Range<usize>,
         moves: &Range<usize>,
     ) -> Result<(), SyncError> {
+        let mut opens = opens_direct_route(window, target);
+        if !opens {
+            window.poll_posts();
+        }
         // The first operation may open the route for the others.
         for made in 0..ops.len() {
-            if made == 0 && !window.engine.finds_direct_route(target) {
-                window.poll_posts();
-            }
-            if window.engine.finds_direct_route(target) {
+            opens = opens || opens_direct_route(window, target);
+            if opens {
                 for found in &self.moves[moves.start + made..moves.end] {
                     // SAFETY: the record was checked against the target's memory, which is mapped
                     // while the window exists. The buffer of this process is the application's for
@@ -300,6 +313,19 @@ impl KeptOp {
             _ => None,
         }
     }
+}
+
+/// Whether moves to `target` may be made now. The first of a fence epoch may open it.
+#[inline]
+fn opens_direct_route(window: &mut Window, target: Rank) -> bool {
+    if window.engine.finds_direct_route(target) {
+        return true;
+    }
+    let opens = with_port!(&mut window.port, port => window.engine.may_fold_fence(port, target));
+    if opens {
+        window.engine.note_folded_fence(target);
+    }
+    opens
 }
 
 /// A fence of a restarted epoch. Polls for a moment, because operations that are recorded until the
@@ -368,7 +394,7 @@ impl Recorded {
     /// Whether it can be started. Changes nothing [PE-2].
     #[inline]
     pub(crate) fn may_start(&mut self, window: &mut Window) -> Result<(), NotStarted> {
-        if self.state != State::Inactive {
+        if !self.is_inactive() {
             return Err(NotStarted::Active);
         }
         if window.port.is_broken() {
@@ -380,7 +406,7 @@ impl Recorded {
         match &self.kept {
             Kept::Recording => Err(NotStarted::Recording),
             Kept::Epochs(epochs) => {
-                window.engine.may_restart(epochs.calls())?;
+                window.engine.may_restart(epochs.begin_in_fence(), epochs.calls())?;
                 let found = window.engine.may_make_fences(&epochs.in_fences);
                 found.map_err(NotStarted::NotInPattern)
             }
@@ -434,7 +460,7 @@ impl Recorded {
     }
 
     pub(crate) fn is_inactive(&self) -> bool {
-        self.state == State::Inactive
+        matches!(self.state, State::Inactive)
     }
 
     /// Looks whether a request that is active has completed or failed.
@@ -555,12 +581,12 @@ impl Recorder {
         Ok(())
     }
 
-    /// Whether a recorded epoch covers `target`.
+    /// Whether an operation to `target` may be recorded.
     pub(crate) fn covers(&self, target: Rank) -> bool {
         self.rehearsal.covers(target)
     }
 
-    /// Whether each recorded epoch is closed.
+    /// Whether each epoch with recorded calls is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.rehearsal.is_closed()
     }

@@ -16,6 +16,7 @@ pub mod router;
 pub mod shm;
 #[cfg(feature = "sim")]
 pub mod sim;
+#[cfg(target_arch = "x86_64")]
 mod streaming;
 
 pub use agreement::Proposal;

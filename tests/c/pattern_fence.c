@@ -209,12 +209,13 @@ static void refused(int kind)
     window_free(&w);
 }
 
-/* A put to `target` between two fences, as a record. */
-static MPI_Request record(MPI_Win win, const int64_t *value, int target)
+/* A put to `target` between two fences, as a record; `inside`: without the first fence. */
+static MPI_Request record(MPI_Win win, const int64_t *value, int target, int inside)
 {
     MPI_Request r;
     MPI(MPIX_Win_epoch_init(win, &r));
-    MPI(MPI_Win_fence(0, win));
+    if (!inside)
+        MPI(MPI_Win_fence(0, win));
     MPI(MPI_Put(value, 1, MPI_INT64_T, target, 1, 1, MPI_INT64_T, win));
     MPI(MPI_Win_fence(0, win));
     MPI(MPIX_Win_epoch_end(win));
@@ -222,7 +223,7 @@ static MPI_Request record(MPI_Win win, const int64_t *value, int target)
 }
 
 /* Persistent epochs start if the pattern has all of their targets. */
-static void recorded(int kind)
+static void recorded(int kind, int inside)
 {
     Window w = patterned(kind, 2 * sizeof(int64_t), sizeof(int64_t));
     int right = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
@@ -230,7 +231,8 @@ static void recorded(int kind)
     MPI(MPI_Win_fence(MPI_MODE_NOPRECEDE, w.win));
     MPI(MPI_Put(&value, 1, MPI_INT64_T, right, 0, 1, MPI_INT64_T, w.win));
     MPI(MPI_Win_fence(0, w.win));
-    MPI_Request good = record(w.win, &value, right), bad = record(w.win, &value, left);
+    MPI_Request good = record(w.win, &value, right, inside);
+    MPI_Request bad = record(w.win, &value, left, inside);
     for (int round = 1; round < 5; round++) {
         value = 100 * me + round;
         MPI(MPI_Start(&good));
@@ -274,7 +276,7 @@ static void learned_by_a_start(int kind)
     Window w = patterned(kind, 2 * sizeof(int64_t), sizeof(int64_t));
     int right = (me + 1) % ranks, left = (me + ranks - 1) % ranks;
     int64_t value = 7 + me, other = -1;
-    MPI_Request good = record(w.win, &value, right), bad = record(w.win, &other, left);
+    MPI_Request good = record(w.win, &value, right, 0), bad = record(w.win, &other, left, 0);
     MPI_Request worse = record_that_learns(w.win, &other, right, left);
     MPI_Request learns = record_that_learns(w.win, &value, right, right);
     if (ranks > 2)
@@ -370,7 +372,8 @@ int main(int argc, char **argv)
         others(kind);
         if (ranks > 2)
             alone(kind);
-        recorded(kind);
+        recorded(kind, 0);
+        recorded(kind, 1);
         learned_by_a_start(kind);
     }
     different();

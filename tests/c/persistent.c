@@ -185,6 +185,48 @@ static void fences(int kind)
     window_free(&w);
 }
 
+/* Operations, and the fence behind them, in the fence epoch that is open at the start. */
+static void in_open_fence(int kind)
+{
+    Window w = window(kind, WORDS * 8, 8);
+    const int64_t *memory = w.base;
+    int64_t values[8], sum = 0;
+    MPI_Request r;
+    begin(w.win);
+    MPI(MPIX_Win_epoch_init(w.win, &r));
+    put_eight(values, w.win);
+    REFUSED(MPI_ERR_RMA_SYNC, MPI_Win_lock(MPI_LOCK_SHARED, right, 0, w.win));
+    REFUSED(MPI_ERR_RMA_SYNC, MPIX_Win_epoch_end(w.win)); /* no fence closes the epoch */
+    MPI(MPI_Win_fence(0, w.win));
+    MPI(MPI_Accumulate(&values[0], 1, MPI_INT64_T, right, 10, 1, MPI_INT64_T, MPI_SUM, w.win));
+    MPI(MPI_Win_fence(0, w.win));
+    MPI(MPIX_Win_epoch_end(w.win));
+
+    REFUSED(MPI_ERR_RMA_SYNC, MPI_Start(&r)); /* no fence was called */
+    MPI(MPI_Win_fence(0, w.win));
+    MPI(MPI_Win_lock_all(0, w.win)); /* ends the fence epoch, which has no operations */
+    REFUSED(MPI_ERR_RMA_SYNC, MPI_Start(&r));
+    MPI(MPI_Win_unlock_all(w.win));
+    REFUSED(MPI_ERR_RMA_SYNC, MPI_Start(&r));
+
+    MPI(MPI_Win_fence(0, w.win));
+    for (int round = 0; round < starts; round++) {
+        set_eight(values, round);
+        if (round % 2) /* joins an epoch that has operations */
+            MPI(MPI_Put(&values[7], 1, MPI_INT64_T, right, 20, 1, MPI_INT64_T, w.win));
+        run(&r);
+        check_eight(memory, round);
+        sum += left * 1000000 + round * 8;
+        EXPECT(memory[10] == sum, "%ld instead of %ld", (long)memory[10], (long)sum);
+        EXPECT(round % 2 == 0 || memory[20] == memory[7], "%ld", (long)memory[20]);
+        MPI(MPI_Barrier(MPI_COMM_WORLD)); /* the next start may write at once */
+    }
+    MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, w.win));
+    REFUSED(MPI_ERR_RMA_SYNC, MPI_Start(&r));
+    MPI(MPI_Request_free(&r));
+    window_free(&w);
+}
+
 /* All operations, in a lock epoch. */
 static void operations(int kind)
 {
@@ -366,9 +408,11 @@ static void refusals(int kind)
     MPI(MPIX_Win_epoch_init(w.win, &r));
     REFUSED(MPI_ERR_RMA_SYNC, MPI_Start(&r));
     REFUSED(MPI_ERR_RMA_SYNC, MPIX_Win_epoch_init(w.win, &second));
+    REFUSED(MPI_ERR_RMA_SYNC, MPI_Win_complete(w.win));
+    MPI(MPI_Win_lock(MPI_LOCK_SHARED, right, 0, w.win));
+    MPI(MPI_Win_unlock(right, w.win));
     REFUSED(MPI_ERR_RMA_SYNC,
             MPI_Put(&value, 1, MPI_INT64_T, right, 0, 1, MPI_INT64_T, w.win)); /* no epoch */
-    REFUSED(MPI_ERR_RMA_SYNC, MPI_Win_complete(w.win));
     MPI(MPI_Win_lock(MPI_LOCK_SHARED, right, 0, w.win));
     REFUSED(MPI_ERR_RMA_SYNC, MPI_Win_lock(MPI_LOCK_SHARED, right, 0, w.win));
     REFUSED(MPI_ERR_RMA_SYNC, MPI_Win_start(one, 0, w.win));
@@ -601,6 +645,7 @@ int main(int argc, char **argv)
         locks(kind);
         gats(kind);
         fences(kind);
+        in_open_fence(kind);
         operations(kind);
         derived(kind);
         one_by_one(kind);

@@ -34,6 +34,8 @@ struct Circle {
     targets: BTreeMap<Rank, Vec<Rank>>,
     /// Of the fence that opens the epoch, and of the one that closes it.
     asserts: [Assert; 2],
+    /// Each round happens in the epoch that is open already. A record has its second fence only.
+    inside: bool,
     rounds: u32,
 }
 
@@ -165,11 +167,12 @@ impl Generator {
         vec![Box::new(move |g| {
             let learns = g.patterns[window as usize] != Pattern::Never;
             let asserts = g.features.asserts;
+            let inside = g.one_in(3);
             // With operations in an epoch that the first fence of each record closes.
-            let joins = !learns && g.one_in(3);
+            let joins = !inside && !learns && g.one_in(3);
             // In the epoch that is learned, each rank reaches the targets of its record.
             let noprecede = !joins && (learns || asserts && g.rng.bool());
-            let nosucceed = !joins && asserts && g.rng.bool();
+            let nosucceed = !joins && !inside && asserts && g.rng.bool();
             let asserts = [Assert { noprecede, ..NOTHING }, Assert { nosucceed, ..NOTHING }];
             let (mut records, mut targets) = (Records::new(), BTreeMap::new());
             for me in 0..g.ranks {
@@ -177,15 +180,22 @@ impl Generator {
                     continue;
                 }
                 let group = g.fence_targets(window, me);
-                let parts = vec![
+                let mut parts = vec![
                     Part::Sync(SyncCall::Fence(asserts[0])),
                     Part::Ops(group.clone()),
                     Part::Sync(SyncCall::Fence(asserts[1])),
                 ];
+                if inside {
+                    parts.remove(0);
+                    g.count("record in an open fence epoch");
+                }
                 records.insert(me, g.record(window, me, parts));
                 targets.insert(me, g.reached(records[&me]));
             }
-            let circle = Circle { window, records, targets, asserts, rounds };
+            let circle = Circle { window, records, targets, asserts, inside, rounds };
+            if inside {
+                g.all_fence(window, asserts[0]);
+            }
             if joins {
                 for me in 0..g.ranks {
                     g.end_exposure(window, me);
@@ -203,6 +213,16 @@ impl Generator {
                 g.fences_again(circle, Vec::new());
             }
         })]
+    }
+
+    /// All ranks call a fence, and then none has an exposure.
+    fn all_fence(&mut self, window: u32, assert: Assert) {
+        for me in 0..self.ranks {
+            self.end_exposure(window, me);
+            let blocks = self.blocks();
+            self.closing(me, blocks, &[], |how| Step::Fence { window, assert, how });
+        }
+        self.learn(window, assert, &[]);
     }
 
     /// Targets of a record with fences; sometimes one that the pattern lacks.
@@ -235,7 +255,9 @@ impl Generator {
         let (window, assert) = (circle.window, circle.asserts[0]);
         let (mut held, mut opens): (Vec<Held>, Vec<Open>) = Default::default();
         for me in 0..self.ranks {
-            self.end_exposure(window, me);
+            if !circle.inside {
+                self.end_exposure(window, me);
+            }
             let record = circle.records.get(&me).copied();
             let record = record.filter(|record| self.may_reach(window, me, *record));
             if let Some(record) = record {
@@ -246,11 +268,15 @@ impl Generator {
                 opens.push(open);
                 continue;
             }
-            let ids = before.get(me as usize).map_or(Vec::new(), |open| open.ids(None));
-            let blocks = self.blocks();
-            self.closing(me, blocks, &ids, |how| Step::Fence { window, assert, how });
+            if !circle.inside {
+                let ids = before.get(me as usize).map_or(Vec::new(), |open| open.ids(None));
+                let blocks = self.blocks();
+                self.closing(me, blocks, &ids, |how| Step::Fence { window, assert, how });
+            }
         }
-        self.learn(window, assert, &[]);
+        if !circle.inside {
+            self.learn(window, assert, &[]);
+        }
         self.first(
             window,
             Box::new(move |g| {
@@ -282,7 +308,11 @@ impl Generator {
         self.learn(window, assert, &opens);
         let recorded: Vec<Rank> = held.iter().map(|held| held.me).collect();
         let mut puts: Vec<Content> = opens.iter().flat_map(|open| open.puts.clone()).collect();
-        puts.extend(held.iter().flat_map(|held| held.puts.clone()));
+        // Between epochs that are closed and opened by the same fence, the next start may already
+        // overwrite what this one has written.
+        if !circle.inside || circle.rounds == 0 {
+            puts.extend(held.iter().flat_map(|held| held.puts.clone()));
+        }
         for open in opens.iter().filter(|open| !recorded.contains(&open.me)) {
             let (blocks, ids) = (self.blocks(), open.ids(None));
             if self.closing(open.me, blocks, &ids, |how| Step::Fence { window, assert, how }) {

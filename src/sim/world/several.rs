@@ -49,6 +49,7 @@ impl<S: Script> World<S> {
                 Recorded::Issue(_) => None,
             })
         };
+        let in_fence = matches!(calls.first(), Some(Recorded::Issue(_)));
         let has_fence = syncs().any(|call| matches!(call, SyncCall::Fence(_)));
         let in_fences = calls.iter().filter_map(|call| match call {
             Recorded::Issue(op) if has_fence => Some(InFences::Access(op.target)),
@@ -57,7 +58,7 @@ impl<S: Script> World<S> {
         });
         let in_fences: Vec<InFences> = in_fences.collect();
         self.call_engine(rank, window, |engine, _| {
-            engine.may_restart(syncs())?;
+            engine.may_restart(in_fence, syncs())?;
             engine.may_make_fences(&in_fences).map_err(|_| SyncError::NotLearned)
         })
     }
