@@ -63,10 +63,10 @@
  * MPI_Start and MPI_Startall return, and start nothing,
  *   MPI_ERR_REQUEST    if the request is active, or its window has been freed or is broken;
  *   MPI_ERR_RMA_SYNC   if an epoch is open that the record's epochs may not be opened beside; if no
- *                      fence epoch is open for operations with which the record begins; if an epoch
- *                      is being recorded on the window; if a pattern fence has not learned a target,
- *                      or will not have when it is accessed (mpix_rma_fence); or, for an operation,
- *                      if no open epoch covers the target.
+ *                      fence epoch is open for operations that the record begins with; if an epoch
+ *                      is being recorded on the window; if a pattern fence has not learned a
+ *                      target, or will not have when it is accessed (mpix_rma_fence); or, for an
+ *                      operation, if no open epoch covers the target.
  *
  * MPI_Request_free of an active request lets it finish. MPI_Win_free completes active persistent
  * epochs; from then on their requests can only be waited for and freed. MPI_Cancel has no effect.
