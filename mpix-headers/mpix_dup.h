@@ -41,6 +41,8 @@
  *                outstanding complete with their epoch. It is MPI_ERR_RMA_SYNC while a lock_all
  *                that was called on the duplicate is open. MPI_Win_free of the window is
  *                MPI_ERR_RMA_SYNC in all processes while any of them has a duplicate.
+ *   errors       An access to memory that its target has not attached is reported once, by the
+ *                first call on any handle that completes operations to that target.
  *   epoch_init   MPIX_Win_epoch_init records the calls on its handle; those on other handles are
  *                executed. One record is made at a time (MPI_ERR_RMA_SYNC). A start makes the
  *                record's operations on its handle. Once that is freed, on the original.

@@ -388,8 +388,13 @@ fn wait(mut advance: impl FnMut() -> bool) {
     });
 }
 
+/// Integers without padding, of which all values are valid.
+pub(super) trait Word {}
+impl Word for u64 {}
+impl Word for u128 {}
+
 /// The bytes of aligned memory.
-pub(super) fn bytes_of(words: &mut [u128]) -> &mut [u8] {
+pub(super) fn bytes_of<W: Word>(words: &mut [W]) -> &mut [u8] {
     // SAFETY: the bytes of these words, which are valid as bytes and need no alignment.
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
 }

@@ -12,7 +12,7 @@ use super::{NotServed, scratch};
 use crate::collective::steps::{DEPTH, INLINE, Mover, Pieces, Plan, Rings, Turn};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
-use crate::mpi::collective::communicators::Carrier;
+use crate::mpi::collective::communicators::{Carrier, bytes_of};
 use crate::mpi::datatype::{self, is_defined, predefined, reduction_of};
 use crate::mpi::progress::drive;
 use crate::runtime::collectives::{Advance, PersistentCollective};
@@ -165,11 +165,6 @@ impl Exchanged {
         }
         Ok(())
     }
-}
-
-fn bytes_of(words: &mut [u64]) -> &mut [u8] {
-    // SAFETY: the bytes of these words, which are valid as bytes and need no alignment.
-    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
 }
 
 /// Sets up a collective. `movement` is `None` if this process cannot. Collective.
