@@ -4,7 +4,7 @@ overhead.py run with both, alternating (A B B A), so that drifts of the machine 
 If callgrind is installed, it also counts the instructions of single calls.
 
 The programs are those of this revision; only the library differs. Figures are compared between runs
-with equal processor distance. A figure is marked if this revision is worse by more than 5 % and 5
+under equal conditions. A figure is marked if this revision is worse by more than 5 % and 5
 ns. Exits with an error for wrong results or a failed run, never for timing.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from driver import distance, hosts, instructions  # noqa: E402
+from driver import conditions, hosts, instructions  # noqa: E402
 from driver.progress import Progress  # noqa: E402
 from driver.table import table  # noqa: E402
 
@@ -102,8 +102,8 @@ def programs_of(options):
 
 
 def figure_of(name, arguments, line):
-    """Key, value, whether larger is better, and time of a cache line, from one line of results.
-    None for limits of the machine."""
+    """Key, value, whether larger is better, and conditions, from one line of results. None for
+    limits of the machine."""
     value = line.get("median_us")
     rate = value is None
     if rate:
@@ -115,12 +115,11 @@ def figure_of(name, arguments, line):
         or line.get("bench")
         or ("idle window" if "-w" in arguments else "no window")
     )
-    return (name, line["name"], which, line.get("bytes", "")), value, rate, line.get("line_us", 1.0)
+    return (name, line["name"], which, line.get("bytes", "")), value, rate, conditions.of(line)
 
 
 def measure(host, prefixes, options, bar):
-    """Samples (value, time of a cache line) by figure and "base" or "now"; and which figures are
-    rates."""
+    """Samples (value, conditions) by figure and "base" or "now"; and which figures are rates."""
     samples, rates = {}, {}
     for _ in range(1 if options.quick else options.rounds):
         for name, program, arguments in programs_of(options):
@@ -138,9 +137,9 @@ def measure(host, prefixes, options, bar):
                         )
                     found = figure_of(name, arguments, line)
                     if found:
-                        key, value, rate, line_us = found
+                        key, value, rate, measured_under = found
                         samples.setdefault(key, {"base": [], "now": []})[which].append(
-                            (value, line_us)
+                            (value, measured_under)
                         )
                         rates[key] = rate
                 bar.step(host.label)
@@ -166,15 +165,15 @@ def counts_of(host, prefixes):
 
 
 def rows_of(host, samples, rates):
-    """One row for each figure that both have at one distance."""
-    bounds = distance.classes(
-        line for mine in samples.values() for seen in mine.values() for _, line in seen
+    """One row for each figure that both have under equal conditions."""
+    known = conditions.classes(
+        found for mine in samples.values() for seen in mine.values() for _, found in seen
     )
     rows = []
     for key, seen in samples.items():
         values = {
             which: statistics.median(found)
-            for which, found in distance.equally_far(seen, bounds).items()
+            for which, found in conditions.equal(seen, known).items()
         }
         if len(values) < 2:
             continue

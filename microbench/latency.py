@@ -2,9 +2,9 @@
 """Latencies of one-sided communication: every plain host and the library on each, in one report.
 
 The programs alternate for several rounds, so that noise affects all alike. The ranks run on a near
-and on a far pair of processors, where the machine has both. Virtual processors move: each figure
-comes with the time of a cache line between the ranks' processors, and only runs with equal distance
-are compared.
+and on a far pair of processors, where the machine has both. Virtual processors move, and share
+cores with others: each figure comes with the distance and the speed of the ranks' processors, and
+only runs under equal conditions are compared.
 
 Figures are medians. "longest" is the longest of 10,000 rounds, the median of all runs. Figures
 named NxBYTES have N operations in flight. The verdict at the end lists the figures that are behind
@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from driver import distance, figures, hosts, processors  # noqa: E402
+from driver import conditions, figures, hosts, processors  # noqa: E402
 from driver.progress import Progress  # noqa: E402
 from driver.table import figure_text, table  # noqa: E402
 from driver.verdict import verdict  # noqa: E402
@@ -72,7 +72,7 @@ def turns_of(chosen, options, cpus):
 
 def measure(chosen, options):
     """Samples by distance, then by (host label, "plain" or "ours"), then by (name, window): value,
-    whether it is a rate, time of a cache line, longest. Also limits and failures."""
+    whether it is a rate, conditions, longest. Also limits and failures."""
     places = [("", None, None)]
     if not options.apart:
         places = processors.near_and_far(chosen[0])
@@ -107,18 +107,18 @@ def collect(r, runner, samples, limits, failures):
         limits[key] = (max if rate else min)(limit, limits.get(key, limit))
     value = r.get("median_mps" if rate else "median_us")
     if value is not None:
-        found = (value, rate, r["line_us"], r["longest_us"])
+        found = (value, rate, conditions.of(r), r["longest_us"])
         samples.setdefault(runner, {}).setdefault(key, []).append(found)
         if not r["verified"]:
             failures.append(f"{runner[0]} {runner[1]}: wrong result in {key[0]} on a window by "
                             f"{key[1]}")
 
 
-def comparable(samples, key, bounds):
-    """Medians of one figure by runner, all at one processor distance."""
-    seen = {runner: [(value, line) for value, _, line, _ in mine[key]]
+def comparable(samples, key, known):
+    """Medians of one figure by runner, all under equal conditions."""
+    seen = {runner: [(value, found) for value, _, found, _ in mine[key]]
             for runner, mine in samples.items() if key in mine}
-    equal = distance.equally_far(seen, bounds)
+    equal = conditions.equal(seen, known)
     return {runner: statistics.median(values) for runner, values in equal.items()}
 
 
@@ -130,9 +130,9 @@ def longest(samples, runner, key):
 
 def merged(label, samples, limits, where, apart=False):
     """Result lines of one host at the distance `where`, in the program's order, without figures
-    that no other program has at the same time of a cache line."""
-    bounds = distance.classes(line for mine in samples.values() for seen in mine.values()
-                              for _, _, line, _ in seen)
+    that no other program has under equal conditions."""
+    known = conditions.classes(found for mine in samples.values() for seen in mine.values()
+                               for _, _, found, _ in seen)
     labels = {runner[0] for runner in samples}
     rows = [{"name": name, "window": window, "host": label, "distance": where,
              "plain_us": None, "ours_us": None, "limit_us": limit}
@@ -140,14 +140,14 @@ def merged(label, samples, limits, where, apart=False):
     for key, seen in samples.get((label, "plain"), {}).items():
         rate = seen[0][1]
         unit = "mps" if rate else "us"
-        values = comparable(samples, key, bounds)
+        values = comparable(samples, key, known)
         plain = {other: values.get((other, "plain")) for other in labels}
         best = (max if rate else min)((v for v in plain.values() if v is not None), default=None)
         if apart or key[0].startswith("win_"):
             best = plain[label]  # the library creates each window on top of one of the host's
         elif any(plain[other] is None and key in samples.get((other, "plain"), {})
                  for other in labels):
-            best = None  # the host without a run at this distance may be the better one
+            best = None  # the host without a run under these conditions may be the better one
         ours = values.get((label, "ours"))
         # Below 1 is better than the best host, for times and for rates.
         ratio = None if ours is None or best is None else best / ours if rate else ours / best

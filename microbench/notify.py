@@ -4,8 +4,8 @@ the machine's limit.
 
 Half a round trip of a ping-pong between two ranks; messages per second; a ring of ranks that
 forward chunks and announce free slots; a tree that sums. The receiver checks every answer. The
-programs alternate, and only runs with equal processor distance are compared. Exits with an error
-for wrong data or a failed run, never for timing.
+programs alternate, and only runs under equal conditions are compared. Exits with an error for wrong
+data or a failed run, never for timing.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from driver import distance, figures, hosts  # noqa: E402
+from driver import conditions, figures, hosts  # noqa: E402
 from driver.progress import Progress  # noqa: E402
 from driver.table import bytes_text, table  # noqa: E402
 
@@ -67,7 +67,8 @@ def measure(chosen, options):
                                               f"{r['name']}, {r['bytes']} bytes")
                     value = r[f"median_{BENCHES[r['bench']][0]}"]
                     key = (r["bench"], r["name"], r["bytes"])
-                    samples.setdefault(key, {}).setdefault(runner, []).append((value, r["line_us"]))
+                    samples.setdefault(key, {}).setdefault(runner, []).append(
+                        (value, conditions.of(r)))
                 bar.step(" ".join(runner))
     return samples
 
@@ -76,22 +77,22 @@ def rows_of(label, samples, bench):
     """One row per number of bytes: the better plain host each way, and the library on this host."""
     unit, _ = BENCHES[bench]
     better = max if unit == "mps" else min
-    bounds = distance.classes(line for mine in samples.values() for seen in mine.values()
-                              for _, line in seen)
+    known = conditions.classes(found for mine in samples.values() for seen in mine.values()
+                               for _, found in seen)
     rows = []
     for size in sorted({size for name, _, size in samples if name == bench}):
-        # Ratios are meaningful only at one distance, so all ways of one size use the same.
+        # Ratios are meaningful only under equal conditions, so all ways of one size use the same.
         seen = {(way, runner): values for (name, way, of), mine in samples.items()
                 if (name, of) == (bench, size)
                 for runner, values in mine.items() if runner[1] == "plain"
                 or runner == (label, "ours")}
-        equal = distance.equally_far(seen, bounds)
+        equal = conditions.equal(seen, known)
         medians = {key: statistics.median(values) for key, values in equal.items()}
         plain = {way: better((value for (of, runner), value in medians.items() if of == way
                               and runner[1] == "plain"), default=None)
                  for way in PLAIN}
         ours = {way: medians.get((way, (label, "ours"))) for way in ("bare", *OURS)}
-        lines = [line for values in seen.values() for _, line in values]
+        lines = [found.line for values in seen.values() for _, found in values]
         best, mine = better((v for v in plain.values() if v is not None),
                             default=None), ours[OURS[0]]
         # Below 1 is better than the best host, for times and for rates.

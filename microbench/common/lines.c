@@ -70,3 +70,29 @@ double half_round_trip(struct lines *l)
     }
     return best / (2 * ROUNDS);
 }
+
+static double copy_in_cache(void)
+{
+    enum { BYTES = 4096, COPIES = 100 };
+    static char from[BYTES], to[BYTES];
+    double best = 0;
+    for (int b = 0; b < BATCHES; b++) {
+        double begin = now_us();
+        for (int i = 0; i < COPIES; i++) {
+            memcpy(to, from, BYTES);
+            atomic_signal_fence(memory_order_seq_cst); /* keeps the compiler from removing copies */
+        }
+        double took = now_us() - begin;
+        best = b == 0 || took < best ? took : best;
+    }
+    return best / COPIES;
+}
+
+struct conditions conditions_of(struct lines *l)
+{
+    struct conditions found = {.line = half_round_trip(l)};
+    found.copy = copy_in_cache();
+    MPI_Sendrecv(&found.copy, 1, MPI_DOUBLE, 1 - l->rank, 0, &found.peer_copy, 1, MPI_DOUBLE,
+                 1 - l->rank, 0, l->comm, MPI_STATUS_IGNORE);
+    return found;
+}

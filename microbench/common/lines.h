@@ -1,5 +1,6 @@
 /*
- * Memory that two ranks of one node share by load and store, and the distance of their processors.
+ * Memory that two ranks of one node share by load and store; how far apart their processors are,
+ * and how fast.
  */
 #ifndef MICROBENCH_LINES_H
 #define MICROBENCH_LINES_H
@@ -23,5 +24,15 @@ void close_lines(struct lines *);
 /* Half a round trip of a cache line between the ranks, in microseconds: the minimum. Virtual
  * processors move, so this is measured beside each figure. 0 if the ranks are on two nodes. */
 double half_round_trip(struct lines *);
+
+/* Under which conditions a figure is measured, in microseconds. A virtual processor shares its
+ * core with others, which nobody here sees. While one of them works, a copy takes up to twice as
+ * long. */
+struct conditions {
+    double line; /* half_round_trip */
+    double copy; /* 4 KiB within the nearest cache, by this rank: the minimum */
+    double peer_copy;
+};
+struct conditions conditions_of(struct lines *);
 
 #endif

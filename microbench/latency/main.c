@@ -137,16 +137,17 @@ static MPI_Win open_window(enum window_kind kind, MPI_Comm comm, size_t bytes, c
 
 /* `line`: time of a cache line, measured beside it. */
 static void print_result(const char *name, enum window_kind kind, bool rate, struct outcome o,
-                         double limit, double line)
+                         double limit, struct conditions c)
 {
     const char *unit = rate ? "mps" : "us";
     char limit_text[32] = "null";
     if (limit >= 0.0)
         snprintf(limit_text, sizeof limit_text, "%.5f", limit);
     printf("{\"name\":\"%s\",\"window\":\"%s\",\"host\":\"%s\",\"median_%s\":%.5f,"
-           "\"limit_%s\":%s,\"longest_us\":%.3f,\"line_us\":%.5f,\"verified\":%s}\n",
-           name, kind_name[kind], host_name(), unit, o.median, unit, limit_text, o.longest, line,
-           o.right ? "true" : "false");
+           "\"limit_%s\":%s,\"longest_us\":%.3f,\"line_us\":%.5f,\"copy_us\":%.5f,"
+           "\"peer_copy_us\":%.5f,\"verified\":%s}\n",
+           name, kind_name[kind], host_name(), unit, o.median, unit, limit_text, o.longest, c.line,
+           c.copy, c.peer_copy, o.right ? "true" : "false");
     fflush(stdout);
 }
 
@@ -177,12 +178,12 @@ static bool run_scenarios(struct bench *b, const struct command *c, const struct
         const struct scenario *s = &scenarios[k];
         if (!wanted(c, s->name))
             continue;
-        double line = half_round_trip(&b->lines);
+        struct conditions found = conditions_of(&b->lines);
         struct outcome o = time_scenario(b, s, &c->timing);
         right &= o.right;
         if (b->rank == ORIGIN)
             print_result(s->name, b->kind, s->measure == RATE, o,
-                         b->apart ? NO_LIMIT : s->limit(limits, b->kind, s->size), line);
+                         b->apart ? NO_LIMIT : s->limit(limits, b->kind, s->size), found);
     }
     return right;
 }
@@ -192,7 +193,7 @@ static void run_create_free(struct bench *b, const struct command *c, char *memo
 {
     size_t count = (size_t)c->timing.batches;
     double *create = aligned(count * sizeof *create), *release = aligned(count * sizeof *release);
-    double line = half_round_trip(&b->lines);
+    struct conditions found = conditions_of(&b->lines);
     for (size_t k = 0; k < count; k++) {
         char *base;
         MPI_Barrier(b->comm);
@@ -206,9 +207,9 @@ static void run_create_free(struct bench *b, const struct command *c, char *memo
     }
     if (b->rank == ORIGIN) {
         struct outcome o = {spread_of(create, count).median, 0, true};
-        print_result("win_create", b->kind, false, o, NO_LIMIT, line);
+        print_result("win_create", b->kind, false, o, NO_LIMIT, found);
         o.median = spread_of(release, count).median;
-        print_result("win_free", b->kind, false, o, NO_LIMIT, line);
+        print_result("win_free", b->kind, false, o, NO_LIMIT, found);
     }
     free(create);
     free(release);
@@ -216,12 +217,12 @@ static void run_create_free(struct bench *b, const struct command *c, char *memo
 
 static bool run_threads(struct bench *b, const struct command *c)
 {
-    double line = half_round_trip(&b->lines);
+    struct conditions found = conditions_of(&b->lines);
     struct outcome o = time_threads(b, c->threads, &c->timing);
     char name[64];
     snprintf(name, sizeof name, "put_rate_8_of_%d_threads", c->threads);
     if (b->rank == ORIGIN)
-        print_result(name, b->kind, true, o, NO_LIMIT, line);
+        print_result(name, b->kind, true, o, NO_LIMIT, found);
     return o.right;
 }
 
@@ -251,12 +252,12 @@ static bool run_flights(struct bench *b, const struct command *c)
                          flight_bytes[s]);
                 if (!wanted(c, name))
                     continue;
-                double line = half_round_trip(&b->lines);
+                struct conditions found = conditions_of(&b->lines);
                 struct outcome o =
                     time_flight(b, &flights[k], flight_bytes[s], c->in_flight, &c->timing);
                 right &= o.right;
                 if (b->rank == ORIGIN)
-                    print_result(name, b->kind, false, o, NO_LIMIT, line);
+                    print_result(name, b->kind, false, o, NO_LIMIT, found);
             }
         if (b->kind == DYNAMIC)
             MPI_Win_detach(b->win, memory);

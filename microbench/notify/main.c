@@ -186,7 +186,9 @@ void measure(const char *bench, const char *way, size_t bytes, bool rate,
              const struct timing *timing, double (*batch)(size_t bytes, long rounds))
 {
     double *sample = malloc(sizeof *sample * (size_t)timing->batches), rounds = 4;
-    double line = rank < 2 ? half_round_trip(&lines) : 0;
+    struct conditions found = {0};
+    if (rank < 2)
+        found = conditions_of(&lines);
     for (int k = 0; k < 3; k++) {
         double took = batch(bytes, (long)rounds);
         rounds = timing->batch_us / (2 * (took > 1e-3 ? took : 1e-3));
@@ -202,9 +204,11 @@ void measure(const char *bench, const char *way, size_t bytes, bool rate,
     right = all;
     if (rank == 0)
         printf("{\"bench\":\"%s\",\"name\":\"%s\",\"bytes\":%zu,\"ranks\":%d,\"host\":\"%s\","
-               "\"%s\":%.5f,\"line_us\":%.4f,\"verified\":%s}\n",
+               "\"%s\":%.5f,\"line_us\":%.4f,\"copy_us\":%.4f,\"peer_copy_us\":%.4f,"
+               "\"verified\":%s}\n",
                bench, way, bytes, ranks, host_name(), rate ? "median_mps" : "median_us",
-               spread_of(sample, (size_t)timing->batches).median, line, right ? "true" : "false");
+               spread_of(sample, (size_t)timing->batches).median, found.line, found.copy,
+               found.peer_copy, right ? "true" : "false");
     fflush(stdout);
     free(sample);
 }

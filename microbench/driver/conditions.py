@@ -1,0 +1,58 @@
+"""Comparing only runs under equal conditions.
+
+Virtual processors move, which changes all communication times between two processes. And they share
+cores with other machines, which nobody here sees: while one of those works, a processor takes up to
+twice as long for everything. So each figure comes with what was measured beside it, as
+microbench/common/lines.h says.
+"""
+
+from itertools import product
+from typing import NamedTuple
+
+
+class Conditions(NamedTuple):
+    """Times in microseconds."""
+
+    line: float  # of a cache line between the ranks
+    copy: float  # of a copy within a cache, by the rank that measures
+    peer_copy: float  # by the other rank
+
+
+# Times closer than these factors are equal.
+STEPS = Conditions(1.5, 1.25, 1.25)
+
+
+def of(result):
+    """Conditions of a figure, from its line of results. Equal for programs that measure none."""
+    return Conditions(*(result.get(f"{name}_us", 1.0) for name in Conditions._fields))
+
+
+def bounds(times, step):
+    """Bounds between classes of times."""
+    found = []
+    for time in sorted(set(times)):
+        if found and time < step * found[-1][0]:
+            found[-1][1] = time
+        else:
+            found.append([time, time])
+    return found
+
+
+def classes(seen):
+    """Classes of conditions: bounds of each of their times."""
+    each = [bounds(times, step) for times, step in zip(zip(*seen), STEPS)]
+    return list(product(*each))
+
+
+def equal(samples, known):
+    """From (value, conditions) by runner: values by runner under conditions of one class, the one
+    with most samples of the runner that has fewest. Leaves out runners without samples there."""
+    best, most = {}, -1
+    for limits in known:
+        values = {runner: [value for value, found in seen
+                           if all(low <= time <= high for time, (low, high) in zip(found, limits))]
+                  for runner, seen in samples.items()}
+        fewest = min((len(mine) for mine in values.values()), default=0)
+        if fewest > most:
+            best, most = values, fewest
+    return {runner: values for runner, values in best.items() if values}
