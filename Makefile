@@ -204,6 +204,7 @@ target/tools/bin/cargo-fuzz:
 
 SMALL = --quick --results target/results-small
 test-small: prefixes simulator test-schedule ## all benchmarks, in a small size
+	cd microbench && $(PYTHON) -m doctest driver/conditions.py
 	$(PYTHON) microbench/demo.py $(BENCH_HOSTS) $(SMALL) --no-figures
 	$(PYTHON) microbench/latency.py $(BENCH_HOSTS) $(SMALL) --no-figures
 	$(PYTHON) microbench/overhead.py $(BENCH_HOSTS) $(SMALL)

@@ -46,7 +46,19 @@ def classes(seen):
 
 def equal(samples, known):
     """From (value, conditions) by runner: values by runner under conditions of one class, the one
-    with most samples of the runner that has fewest. Leaves out runners without samples there."""
+    with most samples of the runner that has fewest. Leaves out runners without samples there.
+
+    >>> fast, slow = Conditions(0.1, 0.04, 0.04), Conditions(0.1, 0.04, 0.08)
+    >>> far = Conditions(0.5, 0.04, 0.04)
+    >>> near_enough = Conditions(0.11, 0.042, 0.041)
+    >>> samples = {"a": [(1, fast), (2, slow), (3, near_enough)], "b": [(4, fast), (9, slow)]}
+    >>> known = classes(found for seen in samples.values() for _, found in seen)
+    >>> equal(samples, known)
+    {'a': [1, 3], 'b': [4]}
+    >>> samples["b"] = [(9, far)]
+    >>> equal(samples, classes(found for seen in samples.values() for _, found in seen))
+    {'a': [1, 3]}
+    """
     best, most = {}, -1
     for limits in known:
         values = {runner: [value for value, found in seen
