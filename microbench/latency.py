@@ -122,6 +122,12 @@ def comparable(samples, key, known):
     return {runner: statistics.median(values) for runner, values in equal.items()}
 
 
+def conditions_of(samples):
+    """The conditions of all samples at all distances."""
+    return [found for runners in samples.values() for mine in runners.values()
+            for seen in mine.values() for _, _, found, _ in seen]
+
+
 def longest(samples, runner, key):
     """The median over all runs of the longest round, or None."""
     found = [longest for *_, longest in samples.get(runner, {}).get(key, ()) if longest]
@@ -209,6 +215,9 @@ def main():
     if not options.no_figures and not options.apart:
         figures.draw("latency.py", options.results, *[host.label for host in chosen])
     print("\n" + "\n".join(verdicts))
+    steady = conditions.steadiness(conditions_of(samples))
+    if steady:
+        print(steady)
     for failure in failures:
         print(f"\nFAILED: {failure}", file=sys.stderr)
     sys.exit(1 if failures else 0)

@@ -1,5 +1,6 @@
 #include "lines.h"
 
+#include "stats.h"
 #include "timing.h"
 
 #include <stdatomic.h>
@@ -73,19 +74,18 @@ double half_round_trip(struct lines *l)
 
 static double copy_in_cache(void)
 {
-    enum { BYTES = 4096, COPIES = 100 };
+    enum { BYTES = 4096, COPIES = 1500 };
     static char from[BYTES], to[BYTES];
-    double best = 0;
+    double took[BATCHES];
     for (int b = 0; b < BATCHES; b++) {
         double begin = now_us();
         for (int i = 0; i < COPIES; i++) {
             memcpy(to, from, BYTES);
             atomic_signal_fence(memory_order_seq_cst); /* keeps the compiler from removing copies */
         }
-        double took = now_us() - begin;
-        best = b == 0 || took < best ? took : best;
+        took[b] = now_us() - begin;
     }
-    return best / COPIES;
+    return spread_of(took, BATCHES).median / COPIES;
 }
 
 struct conditions conditions_of(struct lines *l)

@@ -30,7 +30,7 @@ double half_round_trip(struct lines *);
  * long. */
 struct conditions {
     double line; /* half_round_trip */
-    double copy; /* 4 KiB within the nearest cache, by this rank: the minimum */
+    double copy; /* 4 KiB within the nearest cache, by this rank: the median of two milliseconds */
     double peer_copy;
 };
 struct conditions conditions_of(struct lines *);

@@ -6,6 +6,7 @@ twice as long for everything. So each figure comes with what was measured beside
 microbench/common/lines.h says.
 """
 
+import math
 from itertools import product
 from typing import NamedTuple
 
@@ -39,9 +40,32 @@ def bounds(times, step):
 
 
 def classes(seen):
-    """Classes of conditions: bounds of each of their times."""
+    """Classes of conditions, as bounds of each of their times: of all times, and of distances
+    alone, for runs on a machine whose speed never stays the same."""
     each = [bounds(times, step) for times, step in zip(zip(*seen), STEPS)]
-    return list(product(*each))
+    anything = [(0, math.inf)]
+    return [list(product(*each)), list(product(each[0], anything, anything))]
+
+
+def steadiness(seen):
+    """How much the speed of the processors has varied, as text, or an empty one.
+
+    >>> steadiness([Conditions(0.1, 0.04, 0.04), Conditions(0.1, 0.04, 0.07)])
+    'the processors were up to 1.8 times slower in some runs: others shared their cores'
+    >>> steadiness([Conditions(0.1, 0.04, 0.04), Conditions(0.1, 0.04, 0.041)])
+    ''
+    """
+    times = [time for found in seen for time in (found.copy, found.peer_copy)]
+    varied = max(times, default=1) / min(times, default=1)
+    if varied < STEPS.copy:
+        return ""
+    return (f"the processors were up to {varied:.1f} times slower in some runs: others shared "
+            "their cores")
+
+
+def within(found, limits):
+    """Whether conditions are of a class."""
+    return all(low <= time <= high for time, (low, high) in zip(found, limits))
 
 
 def equal(samples, known):
@@ -51,20 +75,23 @@ def equal(samples, known):
     >>> fast, slow = Conditions(0.1, 0.04, 0.04), Conditions(0.1, 0.04, 0.08)
     >>> far = Conditions(0.5, 0.04, 0.04)
     >>> near_enough = Conditions(0.11, 0.042, 0.041)
+    >>> known = classes([fast, slow, far, near_enough])
     >>> samples = {"a": [(1, fast), (2, slow), (3, near_enough)], "b": [(4, fast), (9, slow)]}
-    >>> known = classes(found for seen in samples.values() for _, found in seen)
     >>> equal(samples, known)
     {'a': [1, 3], 'b': [4]}
-    >>> samples["b"] = [(9, far)]
-    >>> equal(samples, classes(found for seen in samples.values() for _, found in seen))
-    {'a': [1, 3]}
+    >>> equal({"a": [(1, fast)], "b": [(9, slow)]}, known)
+    {'a': [1], 'b': [9]}
+    >>> equal({"a": [(1, fast)], "b": [(9, far)]}, known)
+    {'a': [1]}
     """
     best, most = {}, -1
-    for limits in known:
-        values = {runner: [value for value, found in seen
-                           if all(low <= time <= high for time, (low, high) in zip(found, limits))]
-                  for runner, seen in samples.items()}
-        fewest = min((len(mine) for mine in values.values()), default=0)
-        if fewest > most:
-            best, most = values, fewest
+    for level in known:
+        for limits in level:
+            values = {runner: [value for value, found in seen if within(found, limits)]
+                      for runner, seen in samples.items()}
+            fewest = min((len(mine) for mine in values.values()), default=0)
+            if fewest > most:
+                best, most = values, fewest
+        if most > 0:
+            break
     return {runner: values for runner, values in best.items() if values}

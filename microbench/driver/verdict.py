@@ -27,6 +27,6 @@ def verdict(label, rows):
     text += [f"  {ratio:6.2f}  {name_of(row)}" for ratio, row in slower]
     apart = [name_of(row) for row in rows if row.get("not_comparable")]
     if apart:
-        text.append(f"  not compared, as no runs had processors equally far apart and equally "
-                    f"fast: {', '.join(apart)}")
+        text.append(f"  not compared, as the processors of the runs were not equally far apart: "
+                    f"{', '.join(apart)}")
     return "\n".join(text)
