@@ -481,6 +481,9 @@ pub enum SyncError {
     /// Communication without an epoch that covers the target.
     #[error("no access epoch is open for this target")]
     NoAccessEpoch,
+    /// Restarted operations of a fence epoch that is not open [PE-2].
+    #[error("no fence epoch is open for the operations with which the record begins")]
+    NoFenceEpoch,
     /// Complete without start.
     #[error("no access epoch is open (start was not called)")]
     NotStarted,

@@ -81,7 +81,7 @@ impl Window {
     /// application has open. `in_fence`: operations precede these calls. Changes nothing [PE-2].
     ///
     /// # Errors
-    /// As the first of these calls that the state forbids; [`SyncError::NoAccessEpoch`] for
+    /// As the first of these calls that the state forbids; [`SyncError::NoFenceEpoch`] for
     /// operations before them without a fence epoch.
     pub fn may_restart<'a>(
         &mut self,
@@ -89,7 +89,7 @@ impl Window {
         calls: impl Iterator<Item = &'a SyncCall>,
     ) -> Result<(), SyncError> {
         if in_fence && self.fence_view == FenceView::Dissolved {
-            return Err(SyncError::NoAccessEpoch);
+            return Err(SyncError::NoFenceEpoch);
         }
         if self.has_nothing_open() {
             return Ok(());

@@ -102,6 +102,9 @@ impl From<SyncError> for Fault {
         // The texts of faults are static, so those of `SyncError` cannot be formatted here.
         let text = match error {
             SyncError::NoAccessEpoch => "no access epoch is open for this target",
+            SyncError::NoFenceEpoch => {
+                "no fence epoch is open for the operations with which the record begins"
+            }
             SyncError::NotStarted => "no access epoch is open (start was not called)",
             SyncError::NotPosted => "no exposure epoch is open (post was not called)",
             SyncError::NotLocked => "the target is not locked",

@@ -146,7 +146,8 @@ fn end(mut guard: Guard, id: WindowId) -> Done {
         window.recorder = Some(recorder);
         return Err(Fault::new(
             MPI_ERR_RMA_SYNC,
-            "an epoch that was opened since MPIX_Win_epoch_init has not been closed",
+            "an epoch of the record has not been closed: one that it opens, or the fence epoch \
+             that its first operations belong to",
         ));
     }
     runtime.persistent.end_record(window, *recorder);
