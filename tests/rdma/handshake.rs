@@ -193,6 +193,10 @@ fn only_encoded_messages_decode() {
     let mut unaligned = handshake;
     unaligned.part.words.addr += 4;
     assert_eq!(Handshake::decode(&unaligned.encode()), None);
+    // As the immediate of a message, this number says that the sender disconnects.
+    let mut no_window = handshake;
+    no_window.part.window = u32::MAX;
+    assert_eq!(Handshake::decode(&no_window.encode()), None);
 }
 
 /// Ports without a common partition: both sides report the keys, and nobody waits for requests to

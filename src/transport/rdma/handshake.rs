@@ -99,6 +99,9 @@ impl QpStatus {
     pub const UNKNOWN: Self = QpStatus { generation: u32::MAX, number: 0, connected: false };
 }
 
+/// A number that no window has. In place of a window, it says that a message belongs to none.
+pub(super) const NO_WINDOW: u32 = u32::MAX;
+
 /// A process's part of a window, as a peer reaches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteWindow {
@@ -177,8 +180,8 @@ impl Handshake {
             |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let two = |at: usize| u16::from_ne_bytes(bytes[at..at + 2].try_into().expect("two bytes"));
         let address = |at: usize| RemoteAddress { addr: eight(at), rkey: four(at + 8) };
-        let (words, pair_words) = (address(64), address(76));
-        if words.addr % 8 != 0 || pair_words.addr % 8 != 0 {
+        let (window, words, pair_words) = (four(48), address(64), address(76));
+        if window == NO_WINDOW || words.addr % 8 != 0 || pair_words.addr % 8 != 0 {
             return None;
         }
         Some(Handshake {
@@ -200,7 +203,7 @@ impl Handshake {
                 depth: bytes[6],
                 gid: bytes[32..48].try_into().expect("sixteen bytes"),
             },
-            part: RemoteWindow { window: four(48), memory: address(52), words, pair_words },
+            part: RemoteWindow { window, memory: address(52), words, pair_words },
             flush_target: address(88),
             about: four(100),
         })

@@ -12,13 +12,11 @@
 //! before it acknowledges it, and a peer without an acknowledgement retries for seconds.
 
 use super::super::device::{DeviceError, Opcode, PortAddress};
-use super::super::handshake::{Handshake, ProcessId, QpStatus, RemoteAddress};
-use super::{
-    Batch, Completion, Connection, ConnectionId, Context, Held, NO_WINDOW, PostFlags, Purpose,
-};
+use super::super::handshake::{Handshake, NO_WINDOW, ProcessId, QpStatus, RemoteAddress};
+use super::{Batch, Completion, Connection, ConnectionId, Context, Held, PostFlags, Purpose};
 
 /// The immediate of a disconnect message, in place of a window.
-pub(super) const DISCONNECT: u32 = u32::MAX;
+pub(super) const DISCONNECT: u32 = NO_WINDOW;
 /// Polls after which a queue pair is created in spite of the limit, because a peer that computes
 /// does not answer a disconnect.
 const MAX_WAIT_POLLS: u64 = 1 << 14;

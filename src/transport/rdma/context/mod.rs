@@ -44,8 +44,6 @@ pub(super) use post::PostedRequest;
 
 /// Number of bounce buffers, for packets and short operations.
 const BUFFERS: u32 = 64;
-/// The window number of requests that belong to no window.
-const NO_WINDOW: u32 = u32::MAX;
 /// Most accesses to remote words in flight.
 const WORD_ACCESSES: u32 = 512;
 /// Number of closed windows whose numbers are not reused yet.

@@ -1,10 +1,10 @@
 //! Posting requests, and remote fences.
 
 use super::super::device::{Opcode, WorkRequest};
-use super::super::handshake::RemoteAddress;
+use super::super::handshake::{NO_WINDOW, RemoteAddress};
 use super::{
     AtomicOp, Connection, ConnectionError, ConnectionId, ConnectionState, Context, Held, InFlight,
-    LocalBuffer, NO_WINDOW, PostFlags, Purpose, Request, Requester,
+    LocalBuffer, PostFlags, Purpose, Request, Requester,
 };
 use crate::engine::{Atomic, NoResource};
 use crate::transport::copy;
