@@ -4,8 +4,8 @@ overhead.py run with both, alternating (A B B A), so that drifts of the machine 
 If callgrind is installed, it also counts the instructions of single calls.
 
 The programs are those of this revision; only the library differs. Figures are compared between runs
-under equal conditions. A figure is marked if this revision is worse by more than 5 % and 5
-ns. Exits with an error for wrong results or a failed run, never for timing.
+under equal conditions. A figure is marked if this revision is worse by more than 5 % and 5 ns.
+Exits with an error for wrong results or a failed run, never for timing.
 """
 
 import argparse

@@ -197,11 +197,7 @@ impl Generator {
                 g.all_fence(window, asserts[0]);
             }
             if joins {
-                for me in 0..g.ranks {
-                    g.end_exposure(window, me);
-                    let blocks = g.blocks();
-                    g.closing(me, blocks, &[], |how| Step::Fence { window, assert: NOTHING, how });
-                }
+                g.all_fence(window, NOTHING);
                 g.first(
                     window,
                     Box::new(move |g| {
@@ -216,7 +212,7 @@ impl Generator {
     }
 
     /// All ranks call a fence, and then none has an exposure.
-    fn all_fence(&mut self, window: u32, assert: Assert) {
+    pub fn all_fence(&mut self, window: u32, assert: Assert) {
         for me in 0..self.ranks {
             self.end_exposure(window, me);
             let blocks = self.blocks();

@@ -50,19 +50,11 @@ impl Generator {
         let noprecede = asserts && self.rng.bool();
         let learns = self.patterns[window as usize] != Pattern::Never;
         let sections = self.rng.u32(0..if learns { 5 } else { 3 });
-        let fence = move |g: &mut Self, me: Rank, assert: Assert| {
-            let blocks = g.blocks();
-            g.closing(me, blocks, &[], |how| Step::Fence { window, assert, how })
-        };
         let mut items: Vec<Item> = vec![Box::new(move |g| {
             // No rank has accessed another, so the epoch is not the one to be learned.
             let noprecede = noprecede || g.patterns[window as usize] == Pattern::Learning;
             let assert = Assert { noprecede, ..NOTHING };
-            for me in 0..g.ranks {
-                g.end_exposure(window, me);
-                fence(g, me, assert);
-            }
-            g.learn(window, assert, &[]);
+            g.all_fence(window, assert);
             g.count("fence");
         })];
         for section in 0..sections {
