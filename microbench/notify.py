@@ -96,8 +96,9 @@ def rows_of(label, samples, bench):
         best, mine = better((v for v in plain.values() if v is not None),
                             default=None), ours[OURS[0]]
         # Below 1 is better than the best host, for times and for rates.
-        known = best is not None and mine is not None
-        ratio = (best / mine if unit == "mps" else mine / best) if known else None
+        ratio = None
+        if best is not None and mine is not None:
+            ratio = best / mine if unit == "mps" else mine / best
         to_bare = mine / ours["bare"] if mine is not None and ours["bare"] else None
         rows.append({"bench": bench, "host": label, "bytes": size,
                      "line_us": statistics.median(lines),
