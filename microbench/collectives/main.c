@@ -6,11 +6,11 @@
  *   copy_us  the memory copies that it implies, made by all ranks at once: what a process receives,
  *            for an allreduce too
  *
- *   collectives [--turns N] [--only NAME] [--ordinary]
+ *   collectives [--turns N] [--only NAME] [--ordinary] [--window]
  *
  * "bytes" is what each process contributes in all: to all others together in an alltoall. Every
  * turn has contents of its own, and the results are compared after it. --ordinary measures the
- * ordinary calls with the library, too.
+ * ordinary calls with the library, too. --window: the buffers of senders lie in an allocated window.
  */
 #ifdef PLAIN_HOST
 #include <mpi.h>
@@ -37,7 +37,7 @@ static const char *const name[CALLS] = {"barrier",   "bcast",    "reduce",    "a
                                         "allgather", "alltoall", "alltoallv", "reduce_scatter"};
 
 static int rank, ranks, turns = 21;
-static bool ordinary, right = true;
+static bool ordinary, window, right = true;
 static const char *only = "";
 static int64_t *in, *out;
 static int *counts, *places;
@@ -209,6 +209,7 @@ int main(int argc, char **argv)
     static const struct option options[] = {{"turns", required_argument, NULL, 't'},
                                             {"only", required_argument, NULL, 'o'},
                                             {"ordinary", no_argument, NULL, 'p'},
+                                            {"window", no_argument, NULL, 'w'},
                                             {NULL, 0, NULL, 0}};
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -218,14 +219,21 @@ int main(int argc, char **argv)
         case 't': turns = (int)positive(optarg, "--turns"); break;
         case 'o': only = optarg; break;
         case 'p': ordinary = true; break;
+        case 'w': window = true; break;
         default: MPI_Abort(MPI_COMM_WORLD, 2);
         }
-    in = malloc((size_t)MOST * (size_t)ranks); /* copies of an allgather read as much */
-    out = malloc((size_t)MOST * (size_t)ranks);
+    size_t room = (size_t)MOST * (size_t)ranks; /* copies of an allgather read as much */
+    MPI_Win win = MPI_WIN_NULL;
+    if (window)
+        MPI_Win_allocate((MPI_Aint)room, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &in, &win);
+    else
+        in = malloc(room);
+    out = malloc(room);
     counts = malloc(sizeof *counts * (size_t)ranks);
     places = malloc(sizeof *places * (size_t)ranks);
     if (!in || !out || !counts || !places)
         MPI_Abort(MPI_COMM_WORLD, 2);
+    memset(in, 0, room);
     for (enum call call = BARRIER; call < CALLS; call++) {
         if (!strstr(name[call], only))
             continue;
@@ -242,6 +250,8 @@ int main(int argc, char **argv)
     MPI_Allreduce(MPI_IN_PLACE, &all_right, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     if (rank == 0 && !all_right)
         fputs("collectives: a result was wrong\n", stderr);
+    if (window)
+        MPI_Win_free(&win);
     MPI_Finalize();
     return all_right ? 0 : 1;
 }

@@ -145,6 +145,13 @@ impl Exchange {
         words[self.links.ready].store(self.number, Release);
     }
 
+    /// Whether it can read from all neighbours that it has not read from.
+    #[must_use]
+    pub fn can_read_all(&self, words: &[AtomicU64]) -> bool {
+        let source = |place: &u32| &words[self.links.sources[*place as usize]];
+        self.unread.iter().all(|place| source(place).load(Acquire) >= self.number)
+    }
+
     /// Reads from all neighbours that are ready, each by one call of `read` with its place, and
     /// looks which have read. True if the exchange is complete.
     pub fn advance(&mut self, words: &[AtomicU64], mut read: impl FnMut(usize)) -> bool {

@@ -29,10 +29,31 @@ static int item(int i, int from, int to, int at)
     return i * 1009 + from * 101 + to * 31 + at * 7 + 1;
 }
 
+/* Memory of a window for buffers, if a check uses some: all processes can read there in place. */
+static char *pool;
+static size_t pool_room, pool_used;
+
+/* Room for the bytes of a buffer, and one more. The pool's is free again when all of it is. */
+static void *buffer(size_t bytes)
+{
+    size_t room = (bytes + 64) / 64 * 64;
+    void *found = pool ? pool + pool_used : malloc(room);
+    pool_used += pool ? room : 0;
+    REQUIRE(found && (!pool || pool_used <= pool_room));
+    return found;
+}
+
+static void done_with(void *found)
+{
+    if (pool)
+        pool_used = 0;
+    else
+        free(found);
+}
+
 static int *ints(int n)
 {
-    int *all = malloc((n + 1) * sizeof *all);
-    REQUIRE(all);
+    int *all = buffer((n + 1) * sizeof *all);
     for (int i = 0; i <= n; i++)
         all[i] = -1;
     return all;
@@ -119,7 +140,7 @@ static void reductions(int n, int times, int in_place)
     MPI_Request *all[] = {&bcast, &reduce, &allreduce, &scan, &exscan, &block, &scatter};
     for (unsigned k = 0; k < sizeof all / sizeof *all; k++)
         MPI(MPI_Request_free(all[k]));
-    free(in), free(out), free(counts);
+    done_with(in), done_with(out), done_with(counts);
 }
 
 /* The calls that move data. Process r has r % 3 fewer items in those with lists. */
@@ -208,7 +229,9 @@ static void movements(int n, int times, int in_place)
         }
     for (int call = 0; call < CALLS; call++)
         MPI(MPI_Request_free(&request[call]));
-    free(in), free(out), free(counts), free(places), free(bytes), free(types), free(pairs);
+    free(types);
+    done_with(in), done_with(out), done_with(counts), done_with(places), done_with(bytes);
+    done_with(pairs);
 }
 
 #endif

@@ -3,7 +3,8 @@
  * datatypes and operations of the program, restarted with other contents, in arrays with other
  * requests, and with wrong arguments.
  *
- *   persistent_collectives [calls | lengths | orders | mixed | lifetimes | errors | threads | host]
+ *   persistent_collectives [calls | lengths | orders | mixed | lifetimes | errors | threads |
+ *                           windows | host]
  *
  * "host": MPIX_RMA_COLLECTIVES=host, so checks of what only this library says are left out.
  */
@@ -101,7 +102,7 @@ static void derived(void)
     MPI(MPI_Request_free(&bcast));
     MPI(MPI_Request_free(&gather));
     MPI(MPI_Request_free(&exchange));
-    free(data), free(all);
+    done_with(data), done_with(all);
 }
 
 /* A process leaves a barrier only after all have entered it. */
@@ -156,9 +157,8 @@ static void lengths(void)
                                 32769, 65535, 65536, 131072, 524288, 524289,  1048579};
     for (unsigned k = 0; k < sizeof bytes / sizeof *bytes; k++) {
         int n = bytes[k];
-        unsigned char *in = malloc(n * size + 1), *out = malloc(n * size + 1);
+        unsigned char *in = buffer(n * size + 1), *out = buffer(n * size + 1);
         MPI_Request bcast, allreduce, gather, exchange, reduce;
-        REQUIRE(in && out);
         MPI(MPIX_Bcast_init(out, n, MPI_BYTE, 0, comm, MPI_INFO_NULL, &bcast));
         MPI(MPIX_Allreduce_init(in, out, n, MPI_BYTE, MPI_BXOR, comm, MPI_INFO_NULL, &allreduce));
         MPI(MPIX_Reduce_init(in, out, n, MPI_BYTE, MPI_BXOR, size - 1, comm, MPI_INFO_NULL,
@@ -209,7 +209,7 @@ static void lengths(void)
         MPI_Request *all[] = {&bcast, &allreduce, &gather, &exchange, &reduce};
         for (int at = 0; at < 5; at++)
             MPI(MPI_Request_free(all[at]));
-        free(in), free(out);
+        done_with(in), done_with(out);
     }
 }
 
@@ -228,10 +228,9 @@ static void orders(void)
     for (unsigned k = 0; k < sizeof numbers / sizeof *numbers; k++)
         for (int in_place = 0; in_place < 2; in_place++) {
             int n = numbers[k], starts = n < 1000 ? 60 : FEW;
-            double *in = malloc(n * sizeof *in), *out = malloc(n * sizeof *out);
+            double *in = buffer(n * sizeof *in), *out = buffer(n * sizeof *out);
             const void *from = in_place ? MPI_IN_PLACE : in;
             MPI_Request all, scan;
-            REQUIRE(in && out);
             MPI(MPIX_Allreduce_init(from, out, n, MPI_DOUBLE, MPI_SUM, comm, MPI_INFO_NULL, &all));
             MPI(MPIX_Scan_init(from, out, n, MPI_DOUBLE, MPI_SUM, comm, MPI_INFO_NULL, &scan));
             for (int i = 0; i < starts; i++)
@@ -250,7 +249,7 @@ static void orders(void)
                 }
             MPI(MPI_Request_free(&all));
             MPI(MPI_Request_free(&scan));
-            free(in), free(out);
+            done_with(in), done_with(out);
         }
 }
 
@@ -329,7 +328,7 @@ static void mixed(void)
     for (int k = 0; k < NOTHING; k++)
         if (k != RECEIVE && k != SEND)
             MPI(MPI_Request_free(&kept[k]));
-    free(all), free(long_in), free(long_out);
+    done_with(all), done_with(long_in), done_with(long_out);
 }
 
 /* Communicators that are freed before and while their collectives run; nested and split ones. */
@@ -368,7 +367,7 @@ static void lifetimes(void)
         MPI(MPI_Request_free(&bcast));
         EXPECT(reduce == MPI_REQUEST_NULL, "a freed request is not MPI_REQUEST_NULL");
         use(parent);
-        free(all);
+        done_with(all);
     }
     if (size < 2)
         return;
@@ -393,6 +392,57 @@ static void lifetimes(void)
     MPI(MPI_Request_free(&barrier));
     MPI(MPI_Comm_free(&inter));
     MPI(MPI_Comm_free(&half));
+}
+
+/* Buffers in windows, which are read in place; some processes have others, or the window ends. */
+static void windows(void)
+{
+    enum { N = 5000 };
+    MPI_Win win, other;
+    MPI_Request late, gone;
+    int *out = ints(N * size), *in, *unused;
+    pool_room = (size_t)(size + 1) * 3 << 20;
+    MPI(MPI_Win_allocate((MPI_Aint)pool_room, 1, MPI_INFO_NULL, comm, &pool, &win));
+    calls();
+    lengths();
+    orders();
+    mixed();
+    for (int round = 0; round < 3; round++) {
+        /* All but the last process have buffers in the window, or all, or every second one. */
+        char *kept = pool;
+        if (round == 0 ? rank == size - 1 : round == 2 && rank % 2)
+            pool = NULL;
+        reductions(3000, FEW, 0);
+        movements(3000, FEW, round == 1);
+        pool = kept;
+    }
+    pool = NULL;
+    MPI(MPI_Win_free(&win));
+    MPI(MPI_Win_allocate(N * sizeof *in, 1, MPI_INFO_NULL, comm, &in, &win));
+    MPI(MPI_Win_allocate(N, 1, MPI_INFO_NULL, comm, &unused, &other));
+    MPI(MPIX_Allgather_init(in, N, MPI_INT, out, N, MPI_INT, comm, MPI_INFO_NULL, &late));
+    MPI(MPIX_Allreduce_init(in, out, N, MPI_INT, MPI_MAX, comm, MPI_INFO_NULL, &gone));
+    MPI(MPI_Win_free(&other)); /* of no concern to them */
+    for (int i = 0, n = N; i < FEW; i++) {
+        for (int at = 0; at < N; at++)
+            in[at] = item(i, rank, 0, at);
+        run(&late);
+        for (int at = 0; at < N * size; at++)
+            SAME(out[at], item(i, at / N, 0, at % N), "allgather");
+        run(&gone);
+        for (int at = 0; at < N; at++)
+            SAME(out[at], item(i, size - 1, 0, at), "allreduce");
+    }
+    MPI(MPI_Win_free(&win));
+    MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    for (int at = 0; at < 2 && size > 1; at++) {
+        MPI_Request *dead = at ? &late : &gone;
+        MPI(MPI_Start(dead));
+        REFUSED(MPI_ERR_BUFFER, MPI_Wait(dead, MPI_STATUS_IGNORE));
+    }
+    MPI(MPI_Request_free(&late));
+    MPI(MPI_Request_free(&gone));
+    done_with(out);
 }
 
 static void errors(void)
@@ -495,6 +545,8 @@ int main(int argc, char **argv)
         mixed();
     if (all || !strcmp(which, "lifetimes"))
         lifetimes();
+    if (!strcmp(which, "windows"))
+        windows();
     if (all || !strcmp(which, "errors"))
         errors();
     if (!strcmp(which, "threads"))

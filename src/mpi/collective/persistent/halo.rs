@@ -16,16 +16,17 @@ use std::ops::Range;
 use super::NotServed;
 use super::neighbours::{Block, Both, Neighbours};
 use super::scratch;
+use super::windows::Windows;
 use crate::collective::halo::{Exchange, Links, Topology, distinct, words_of};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
 use crate::mpi::collective::communicators::Carrier;
-use crate::runtime::collectives::{Advance, CollectiveFailure, PersistentCollective};
+use crate::runtime::collectives::{Advance, PersistentCollective};
 use crate::runtime::enter;
 use crate::sync::AtomicU64;
 use crate::sync::Ordering::Relaxed;
 use crate::transport::datatype::{CopyPlan, Side};
-use crate::transport::shm::window_memory::{WindowPlace, address_of, mappings_ended, place_of};
+use crate::transport::shm::window_memory::{WindowPlace, address_of, place_of};
 use crate::transport::shm::{Bootstrap, Scratch};
 
 /// Words of a cache line, at which staged blocks begin.
@@ -68,40 +69,17 @@ struct Halo {
     reads: Vec<Vec<Copy>>,
     /// What it stages.
     stages: Vec<Copy>,
-    /// The memory of windows that is read in place: addresses here, and places.
-    mapped: Vec<(usize, WindowPlace)>,
-    /// [`mappings_ended`] when they were last valid.
-    ended: u64,
+    windows: Windows,
 }
 
 // SAFETY: the addresses are those of the application's buffers and of shared memory, which belong
 // to the process.
 unsafe impl Send for Halo {}
 
-const WINDOW_GONE: CollectiveFailure = CollectiveFailure {
-    class: 0,
-    text: "the window that has a buffer of the collective has been freed",
-};
-
-impl Halo {
-    /// Whether the windows in which this process reads or is read are still there.
-    fn has_windows(&mut self) -> bool {
-        let ended = mappings_ended();
-        if ended == self.ended {
-            return true;
-        }
-        let valid = self.mapped.iter().all(|(at, place)| address_of(*place, 1) == Some(*at));
-        if valid {
-            self.ended = ended;
-        }
-        valid
-    }
-}
-
 impl PersistentCollective for Halo {
     fn start(&mut self) -> Advance {
-        if !self.has_windows() {
-            return Advance::Failed(CollectiveFailure { class: MPI_ERR_BUFFER, ..WINDOW_GONE });
+        if let Err(failure) = self.windows.check() {
+            return Advance::Failed(failure);
         }
         for stage in &self.stages {
             // SAFETY: the application's buffer, which belongs to the collective from now on; all
@@ -379,7 +357,7 @@ pub(super) fn set_up(
         words: scratch.words(),
         parts: &parts,
         own: &own,
-        mapped: Vec::new(),
+        windows: Windows::new(),
     };
     let read = builder.reads(&received);
     // Orders the choices of the readers before their senders.
@@ -394,10 +372,9 @@ pub(super) fn set_up(
     let Ok(links) = links else {
         return Err(NotServed::LeftToHost("the blocks of two processes do not match"));
     };
-    let mapped = builder.mapped;
-    let ended = mappings_ended();
+    let windows = builder.windows;
     let exchange = Exchange::new(links);
-    Ok(Box::new(Halo { scratch, exchange, reads, stages, mapped, ended }))
+    Ok(Box::new(Halo { scratch, exchange, reads, stages, windows }))
 }
 
 /// What the set-up needs to know after the exchange.
@@ -407,7 +384,7 @@ struct Builder<'a> {
     words: &'a [AtomicU64],
     parts: &'a [Part],
     own: &'a Description,
-    mapped: Vec<(usize, WindowPlace)>,
+    windows: Windows,
 }
 
 impl Builder<'_> {
@@ -455,7 +432,9 @@ impl Builder<'_> {
                 let (plan, from) = match base {
                     Some(base) => {
                         let first = base.wrapping_add_signed(sent.low as isize);
-                        self.mapped.extend(sent.place.map(|place| (first, place)));
+                        if let Some(place) = sent.place {
+                            self.windows.add(first, place);
+                        }
                         (CopyPlan::new(&sent.side, &block.side), std::ptr::without_provenance(base))
                     }
                     None => {
@@ -485,7 +464,7 @@ impl Builder<'_> {
             }
             if let Some(place) = sent.place {
                 let first = sent.base.wrapping_add_signed(sent.low as isize);
-                self.mapped.push((first, place));
+                self.windows.add(first, place);
             }
             if wanted {
                 let plan = CopyPlan::new(&sent.side, &Side::flat(sent.side.size()));

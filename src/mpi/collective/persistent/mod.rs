@@ -4,7 +4,8 @@
 //! - [`calls`]: the exported names.
 //! - [`host_form`], [`kept`], [`at_host`]: the host's calls, and their arguments. [`checks`]: the
 //!   host's checks.
-//! - [`barrier`], [`movement`]: schedules of this library. [`moves`]: what each call moves.
+//! - [`barrier`], [`movement`], [`in_place`]: schedules of this library. [`moves`]: what each call
+//!   moves. [`windows`]: the windows that have buffers.
 //! - [`halo`], [`neighbour_calls`], [`neighbours`], [`neighbours_at_host`]: neighbour collectives
 //!   [CL-6].
 //!
@@ -18,12 +19,14 @@ mod calls;
 mod checks;
 mod halo;
 mod host_form;
+mod in_place;
 mod kept;
 mod movement;
 mod moves;
 mod neighbour_calls;
 mod neighbours;
 mod neighbours_at_host;
+mod windows;
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,12 +3,13 @@
 //!
 //! What a call moves is a [`Movement`]: for each process, the bytes that this process sends to it,
 //! and those that it receives from it, which it stores or reduces. [`set_up`] exchanges the
-//! lengths, so all processes see whether they match, and all choose alike.
+//! lengths, so all processes see whether they match, and all choose alike. Long contents in windows
+//! need no rings ([`in_place`]).
 
 use std::ffi::c_void;
 use std::ops::{Range, RangeInclusive};
 
-use super::{NotServed, scratch};
+use super::{NotServed, in_place, scratch};
 use crate::collective::steps::{DEPTH, INLINE, Mover, Pieces, Plan, Rings, Turn};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
@@ -96,9 +97,9 @@ pub(super) fn part(buffer: *const c_void, size: usize, from: i64, count: i64) ->
 const HEAD: usize = 3;
 
 /// Lengths and terms of all processes.
-struct Exchanged {
+pub(super) struct Exchanged {
     words: Vec<u64>,
-    ranks: usize,
+    pub(super) ranks: usize,
 }
 
 impl Exchanged {
@@ -128,7 +129,8 @@ impl Exchanged {
         &self.words[rank * length..][..length]
     }
 
-    fn sent(&self, from: usize, to: usize) -> usize {
+    /// Bytes from one process to another.
+    pub(super) fn sent(&self, from: usize, to: usize) -> usize {
         self.of_rank(from)[HEAD + to] as usize
     }
 
@@ -136,8 +138,8 @@ impl Exchanged {
         self.of_rank(to)[HEAD + self.ranks + from] as usize
     }
 
-    /// All pairs of processes.
-    fn pairs(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+    /// All pairs of processes: the sender and the receiver.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let ranks = self.ranks;
         (0..ranks * ranks).map(move |at| (at / ranks, at % ranks))
     }
@@ -190,6 +192,11 @@ pub(super) fn set_up(
     let mut longest = most(&mut exchanged.pairs().filter(|(from, to)| from != to));
     if movement.combine.is_some() {
         longest = longest.max(own_most);
+    }
+    if in_place::is_worthwhile(&exchanged, longest)
+        && let Some(found) = in_place::agree(carrier, &exchanged, &movement)
+    {
+        return Ok(Box::new(in_place::set_up(carrier, &exchanged, &movement, found)?));
     }
     let parts = if movement.is_same { 1 } else { (exchanged.ranks - 1).max(1) };
     let mut piece = longest;
