@@ -10,7 +10,7 @@
  *
  * "bytes" is what each process contributes in all: to all others together in an alltoall. Every
  * turn has contents of its own, and the results are compared after it. --ordinary measures the
- * ordinary calls with the library, too. --window: the buffers of senders lie in an allocated window.
+ * ordinary calls with the library, too. --window: what is sent lies in an allocated window.
  */
 #ifdef PLAIN_HOST
 #include <mpi.h>
