@@ -166,6 +166,43 @@ struct arguments {
     MPI_Datatype spread[MOST], received[MOST];
 };
 
+#ifndef PLAIN
+static MPI_Request make_large(enum call call, struct topology *t, struct buffers *b,
+                              struct arguments *a)
+{
+    MPI_Request request;
+    MPI_Count ones[MOST];
+    MPI_Aint places[MOST], far[MOST];
+    for (int i = 0; i < MOST; i++)
+        ones[i] = 1, places[i] = a->places[i], far[i] = a->far[i];
+    switch (call) {
+    case ALLGATHER:
+        MPI(MPIX_Neighbor_allgather_init_c(b->send, 1, spread, b->receive, 1, packed, t->comm,
+                                           MPI_INFO_NULL, &request));
+        break;
+    case ALLGATHERV:
+        MPI(MPIX_Neighbor_allgatherv_init_c(b->send, 1, spread, b->receive, ones, far, packed,
+                                            t->comm, MPI_INFO_NULL, &request));
+        break;
+    case ALLTOALL:
+        MPI(MPIX_Neighbor_alltoall_init_c(b->send, 1, spread, b->receive, WORDS, MPI_INT, t->comm,
+                                          MPI_INFO_NULL, &request));
+        break;
+    case ALLTOALLV:
+        MPI(MPIX_Neighbor_alltoallv_init_c(b->send, ones, places, spread, b->receive, ones, far,
+                                           packed, t->comm, MPI_INFO_NULL, &request));
+        break;
+    default:
+        MPI(MPIX_Neighbor_alltoallw_init_c(b->send, ones, a->bytes, a->spread, b->receive, ones,
+                                           a->far_bytes, a->received, t->comm, MPI_INFO_NULL,
+                                           &request));
+        break;
+    }
+    return request;
+}
+#endif
+
+/* Every second one is made with large counts. */
 static MPI_Request make(enum call call, struct topology *t, struct buffers *b, struct arguments *a)
 {
     MPI_Request request;
@@ -175,6 +212,11 @@ static MPI_Request make(enum call call, struct topology *t, struct buffers *b, s
         a->far_bytes[i] = (MPI_Aint)sizeof(int) * (FAR * (MOST - 1 - i));
         a->spread[i] = spread, a->received[i] = i % 2 ? packed : backwards;
     }
+#ifndef PLAIN
+    static int made;
+    if (made++ % 2)
+        return make_large(call, t, b, a);
+#endif
     switch (call) {
     case ALLGATHER:
         MPI(INIT(allgather)(b->send, 1, spread, b->receive, 1, packed, t->comm, MPI_INFO_NULL,
@@ -390,6 +432,8 @@ static void errors(void)
     const MPI_Info none = MPI_INFO_NULL;
     FAILS(MPI_ERR_TOPOLOGY,
           MPIX_Neighbor_alltoall_init(s, 1, MPI_INT, r, 1, MPI_INT, plain, none, q));
+    FAILS(MPI_ERR_TOPOLOGY,
+          MPIX_Neighbor_alltoall_init_c(s, 1, MPI_INT, r, 1, MPI_INT, plain, none, q));
     for (int i = 0; i < 2; i++) {
         MPI_Comm c = comms[i];
         MPI_Datatype uncommitted;
@@ -408,6 +452,10 @@ static void errors(void)
               MPIX_Neighbor_allgather_init(s, 1, MPI_INT, NULL, 1, MPI_INT, c, none, q));
         FAILS(MPI_ERR_TRUNCATE,
               MPIX_Neighbor_alltoall_init(s, 2, MPI_INT, r, 1, MPI_INT, c, none, q));
+        FAILS(MPI_ERR_TRUNCATE,
+              MPIX_Neighbor_alltoall_init_c(s, 2, MPI_INT, r, 1, MPI_INT, c, none, q));
+        FAILS(MPI_ERR_COUNT,
+              MPIX_Neighbor_alltoall_init_c(s, -1, MPI_INT, r, 1, MPI_INT, c, none, q));
         /* One process is wrong, and all learn of it. */
         int wrong = me == ranks - 1 ? 3 : 2;
         FAILS(MPI_ERR_TRUNCATE,

@@ -13,6 +13,7 @@ use crate::mpi::abi::error::boundary;
 use crate::mpi::abi::host::{exports, resolve};
 use crate::mpi::abi::sys::*;
 use crate::mpi::collective::communicators::Carrier;
+use crate::mpi::collective::message::Number;
 
 /// Exports calls. Behind the parameters stand the name of the host's call without its prefix,
 /// whether counts are large, the buffers, and the blocks of the call, given the neighbours.
@@ -38,13 +39,19 @@ macro_rules! calls {
             static CHECK: OnceLock<Option<Check>> = OnceLock::new();
             const CALL: &str = stringify!($call);
             boundary(CALL, || {
-                // SAFETY: the host's function of this name has these parameters.
-                let check = *CHECK.get_or_init(|| unsafe { resolve(init_name!($name, $large)) });
+                let check = CHECK.get_or_init(|| {
+                    let has_call = !$large || cfg!(mpi_large_count);
+                    // SAFETY: the host's function of this name has these parameters.
+                    has_call.then(|| unsafe { resolve(init_name!($name, $large)) }).flatten()
+                });
                 // SAFETY: the application's arguments, passed on; lists have a number for each
                 // neighbour.
                 unsafe {
                     let check = |comm, made| {
-                        Ok(check.map_or(MPI_SUCCESS, |check| check($($arg,)* comm, info, made)))
+                        Ok(match check {
+                            Some(check) => check($($arg,)* comm, info, made),
+                            None => check_topology(comm),
+                        })
                     };
                     let blocks = |$neighbours: &Neighbours| $blocks;
                     let ours = |carrier: &mut Carrier| set_up(carrier, comm, blocks);
@@ -58,6 +65,16 @@ macro_rules! calls {
     )*};
 }
 
+/// Checks a communicator, where the host does not have the call.
+fn check_topology(comm: MPI_Comm) -> c_int {
+    let mut kind = MPI_UNDEFINED;
+    // SAFETY: the application's communicator, which the host checks, and a place of ours.
+    match unsafe { PMPI_Topo_test(comm, &raw mut kind) } {
+        MPI_SUCCESS if kind == MPI_UNDEFINED => MPI_ERR_TOPOLOGY,
+        code => code,
+    }
+}
+
 /// The calls for one type of counts and of displacements.
 macro_rules! counted {
     ($count:ty, $displ:ty, $large:literal;
@@ -67,21 +84,21 @@ macro_rules! counted {
                 sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype,
                 recvbuf: *mut c_void, recvcount: $count, recvtype: MPI_Datatype)
                 at host "Neighbor_allgather_init" $large, (sendbuf, recvbuf), of => both(
-                    same(sendbuf, i64::from(sendcount), sendtype),
-                    even(&of.sources, recvbuf, i64::from(recvcount), recvtype));
+                    same(sendbuf, sendcount.wide(), sendtype),
+                    even(&of.sources, recvbuf, recvcount.wide(), recvtype));
             $allgatherv(
                 sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype,
                 recvbuf: *mut c_void, recvcounts: *const $count, displs: *const $displ,
                 recvtype: MPI_Datatype)
                 at host "Neighbor_allgatherv_init" $large, (sendbuf, recvbuf), of => both(
-                    same(sendbuf, i64::from(sendcount), sendtype),
+                    same(sendbuf, sendcount.wide(), sendtype),
                     varied(&of.sources, recvbuf, (recvcounts, displs), recvtype));
             $alltoall(
                 sendbuf: *const c_void, sendcount: $count, sendtype: MPI_Datatype,
                 recvbuf: *mut c_void, recvcount: $count, recvtype: MPI_Datatype)
                 at host "Neighbor_alltoall_init" $large, (sendbuf, recvbuf), of => both(
-                    even(&of.destinations, sendbuf, i64::from(sendcount), sendtype),
-                    even(&of.sources, recvbuf, i64::from(recvcount), recvtype));
+                    even(&of.destinations, sendbuf, sendcount.wide(), sendtype),
+                    even(&of.sources, recvbuf, recvcount.wide(), recvtype));
             $alltoallv(
                 sendbuf: *const c_void, sendcounts: *const $count, sdispls: *const $displ,
                 sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcounts: *const $count,
@@ -104,6 +121,12 @@ counted! {
     c_int, c_int, false;
     MPIX_Neighbor_allgather_init MPIX_Neighbor_allgatherv_init MPIX_Neighbor_alltoall_init
     MPIX_Neighbor_alltoallv_init MPIX_Neighbor_alltoallw_init
+}
+
+counted! {
+    MPI_Count, MPI_Aint, true;
+    MPIX_Neighbor_allgather_init_c MPIX_Neighbor_allgatherv_init_c MPIX_Neighbor_alltoall_init_c
+    MPIX_Neighbor_alltoallv_init_c MPIX_Neighbor_alltoallw_init_c
 }
 
 #[cfg(mpi_persistent_collectives)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::collective::halo::Topology;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
+use crate::mpi::collective::message::Number;
 use crate::mpi::datatype::derived::known;
 use crate::transport::datatype::Side;
 
@@ -179,7 +180,7 @@ pub(super) fn even(
 ///
 /// # Safety
 /// The lists have a number for each neighbour.
-pub(super) unsafe fn varied<C: Copy + Into<i64>, D: Copy + Into<i64>>(
+pub(super) unsafe fn varied<C: Number, D: Number>(
     neighbours: &[Option<u32>],
     buffer: *const c_void,
     (counts, displs): (*const C, *const D),
@@ -187,11 +188,11 @@ pub(super) unsafe fn varied<C: Copy + Into<i64>, D: Copy + Into<i64>>(
 ) -> Blocks {
     // SAFETY: the contract of this function.
     let lists = unsafe { (list(counts, neighbours)?, list(displs, neighbours)?) };
-    let any = lists.0.iter().map(|count| (*count).into()).find(|count| *count != 0).unwrap_or(0);
+    let any = lists.0.iter().map(|count| count.wide()).find(|count| *count != 0).unwrap_or(0);
     let extent = extent_of(datatype, any)?;
     let all = neighbours.iter().zip(lists.0).zip(lists.1).map(|((neighbour, count), displ)| {
-        let at = (*displ).into().checked_mul(extent).ok_or_else(too_far)?;
-        block(buffer, at, if neighbour.is_some() { (*count).into() } else { 0 }, datatype)
+        let at = displ.wide().checked_mul(extent).ok_or_else(too_far)?;
+        block(buffer, at, if neighbour.is_some() { count.wide() } else { 0 }, datatype)
     });
     all.collect()
 }
@@ -201,7 +202,7 @@ pub(super) unsafe fn varied<C: Copy + Into<i64>, D: Copy + Into<i64>>(
 /// # Safety
 /// The lists have an entry for each neighbour.
 #[allow(clippy::unnecessary_cast, reason = "on Open MPI, an address is an isize")]
-pub(super) unsafe fn each<C: Copy + Into<i64>>(
+pub(super) unsafe fn each<C: Number>(
     neighbours: &[Option<u32>],
     buffer: *const c_void,
     (counts, displs): (*const C, *const MPI_Aint),
@@ -213,7 +214,7 @@ pub(super) unsafe fn each<C: Copy + Into<i64>>(
     };
     let numbers = counts.iter().zip(displs).zip(datatypes);
     let all = neighbours.iter().zip(numbers).map(|(neighbour, ((count, displ), datatype))| {
-        let count = if neighbour.is_some() { (*count).into() } else { 0 };
+        let count = if neighbour.is_some() { count.wide() } else { 0 };
         block(buffer, *displ as i64, count, *datatype)
     });
     all.collect()
