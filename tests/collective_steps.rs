@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mpix_rma::collective::flags::Dissemination;
-use mpix_rma::collective::steps::{INLINE, Mover, Pieces, Plan, Rings, Turn};
+use mpix_rma::collective::steps::{Content, INLINE, Mover, Pieces, Plan, Rings, Turn};
 
 /// Who sends how many bytes to whom; `is_same`: the same bytes.
 struct Program {
@@ -44,13 +44,15 @@ impl Program {
         let others = || (0..self.ranks).filter(|rank| *rank != me);
         let steps = self.steps();
         let longest = others().map(|to| self.sent[me][to]).max().unwrap_or(0);
-        let takes = (0..self.ranks).map(|from| (from as u32, self.pieces(self.sent[from][me])));
+        let content = |from: usize| Content::whole(self.pieces(self.sent[from][me]));
+        let takes = (0..self.ranks).filter(|from| self.sent[*from][me] > 0);
         let pairs = (0..self.ranks).flat_map(|from| (0..self.ranks).map(move |to| (from, to)));
         let mut pairs = pairs.filter(|(from, to)| from != to);
         Plan {
             steps,
-            publishes: self.pieces(longest),
-            takes: takes.filter(|(_, pieces)| pieces.total > 0).collect(),
+            ahead: None,
+            publishes: Content::whole(self.pieces(longest)),
+            takes: takes.map(|from| (from as u32, content(from))).collect(),
             readers: others().filter(|to| self.sent[me][*to] > 0).map(|to| to as u32).collect(),
             synchronizes: pairs.all(|(from, to)| self.pieces(self.sent[from][to]).steps() == steps),
         }
@@ -99,7 +101,14 @@ impl Mover for Process<'_> {
         }
     }
 
-    fn take(&mut self, from: u32, range: Range<usize>, turn: Turn, slot: Option<&[AtomicU64]>) {
+    fn take(
+        &mut self,
+        _: u32,
+        from: u32,
+        range: Range<usize>,
+        turn: Turn,
+        slot: Option<&[AtomicU64]>,
+    ) {
         let from = from as usize;
         assert_eq!(self.got[from].len(), range.start, "pieces come in order");
         assert!(!turn.is_first || (0..from).all(|rank| self.program.sent[rank][self.me] == 0));
@@ -147,6 +156,126 @@ fn contents_arrive_whatever_the_order_of_processes() {
                     assert_eq!(process.got[from], expected, "seed {seed}, {from} to {me}");
                 }
                 (process.start, process.got) = (process.start + 1, Vec::new());
+            }
+        }
+    }
+}
+
+/// A sum of all contributions, divided among the processes. Some get it, or all.
+struct Sum {
+    ranks: u32,
+    pieces: Pieces,
+    gets: Vec<bool>,
+}
+
+impl Sum {
+    fn random(random: &mut fastrand::Rng) -> Self {
+        let ranks = random.u32(2..6);
+        let piece = random.usize(1..=2000);
+        let all = random.bool();
+        let gets = (0..ranks).map(|_| all || random.bool()).collect();
+        Sum { ranks, pieces: Pieces { total: random.usize(1..=12 * piece), piece }, gets }
+    }
+
+    fn content(&self, first: u32, second: Option<u32>) -> Content {
+        Content::divided(self.pieces, self.ranks, Some(first), second)
+    }
+
+    fn plan(&self, me: u32) -> Plan {
+        let number = self.pieces.steps();
+        let i_get_it = self.gets[me as usize];
+        let second = |from| (i_get_it && from != me).then_some(from);
+        let is_wanted = (0..self.ranks).any(|rank| rank != me && self.gets[rank as usize]);
+        let has_parts = |step| self.content(self.ranks - 1, None).of(step).is_some();
+        Plan {
+            steps: 2 * number,
+            ahead: Some(number),
+            publishes: self.content(0, is_wanted.then_some(me)),
+            takes: (0..self.ranks).map(|from| (from, self.content(me, second(from)))).collect(),
+            readers: (0..self.ranks).filter(|rank| *rank != me).collect(),
+            synchronizes: self.gets.iter().all(|gets| *gets) && (0..number).all(has_parts),
+        }
+    }
+}
+
+struct Reducer<'a> {
+    sum: &'a Sum,
+    me: u32,
+    start: usize,
+    result: Vec<u8>,
+}
+
+impl Reducer<'_> {
+    fn contribution(&self, at: usize) -> u8 {
+        byte(self.start, self.me as usize, 0, at)
+    }
+}
+
+impl Mover for Reducer<'_> {
+    fn publish(&mut self, step: u32, slot: &[AtomicU64]) {
+        let own = self.sum.content(self.me, Some(self.me));
+        let (piece, is_second) = own.piece(step).expect("there is something");
+        let range = if is_second { own.of(step).expect("likewise") } else { piece.clone() };
+        for at in range {
+            let value = if is_second { self.result[at] } else { self.contribution(at) };
+            write(slot, at - piece.start, value);
+        }
+    }
+
+    fn take(
+        &mut self,
+        step: u32,
+        _: u32,
+        range: Range<usize>,
+        turn: Turn,
+        slot: Option<&[AtomicU64]>,
+    ) {
+        let (piece, is_second) = self.sum.content(0, None).piece(step).expect("likewise");
+        for at in range {
+            let value =
+                slot.map_or_else(|| self.contribution(at), |slot| read(slot, at - piece.start));
+            let adds = !is_second && !turn.is_first;
+            self.result[at] = if adds { self.result[at].wrapping_add(value) } else { value };
+        }
+    }
+}
+
+#[test]
+fn divided_sums_are_complete_where_they_are_wanted() {
+    for seed in 0..if cfg!(miri) { 20 } else { 600 } {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let sum = Sum::random(&mut random);
+        let ranks = sum.ranks as usize;
+        let rings = |me| Rings::new(me, sum.ranks, sum.pieces.piece);
+        let words: Vec<_> = (0..rings(0).words()).map(|_| AtomicU64::new(0)).collect();
+        let plans: Vec<_> = (0..sum.ranks).map(|me| sum.plan(me)).collect();
+        let mut rings: Vec<_> = (0..sum.ranks).map(rings).collect();
+        let mut processes: Vec<_> = (0..sum.ranks)
+            .map(|me| Reducer { sum: &sum, me, start: 0, result: Vec::new() })
+            .collect();
+        let starts = 10;
+        let mut idle = 0;
+        while processes.iter().any(|process| process.start < starts) {
+            let me = random.usize(..ranks);
+            let process = &mut processes[me];
+            if process.start == starts {
+                continue;
+            }
+            if process.result.is_empty() {
+                process.result = vec![0xee; sum.pieces.total];
+                rings[me].start(&plans[me]);
+            }
+            let (complete, moved) = rings[me].advance(&plans[me], &words, process);
+            idle = if moved || complete { 0 } else { idle + 1 };
+            assert!(idle < 10_000, "seed {seed}: all processes wait");
+            if complete {
+                let start = process.start;
+                let wanted = (0..sum.pieces.total).map(|at| {
+                    (0..ranks).map(|from| byte(start, from, 0, at)).fold(0, u8::wrapping_add)
+                });
+                let is_right = !sum.gets[me] || process.result == wanted.collect::<Vec<_>>();
+                assert!(is_right, "seed {seed}: process {me}");
+                (process.start, process.result) = (start + 1, Vec::new());
             }
         }
     }

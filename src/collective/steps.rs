@@ -56,15 +56,71 @@ impl Pieces {
     }
 }
 
+/// What passes in the steps of one start, as one process sees it: the pieces of a content. If the
+/// content is *divided*, each piece has a part for each process. Then one part of each piece passes
+/// first, and in as many more steps another one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Content {
+    pieces: Pieces,
+    /// Pieces, and parts of each.
+    number: u32,
+    parts: u32,
+    first: Option<u32>,
+    second: Option<u32>,
+}
+
+/// Parts begin at multiples of so many bytes.
+const PART: usize = 64;
+
+impl Content {
+    /// A content that passes whole.
+    #[must_use]
+    pub fn whole(pieces: Pieces) -> Self {
+        Content { pieces, number: pieces.steps(), parts: 1, first: Some(0), second: None }
+    }
+
+    /// A divided content, and the number of the part that passes in its first and in its second
+    /// steps. `None`: nothing does.
+    #[must_use]
+    pub fn divided(pieces: Pieces, parts: u32, first: Option<u32>, second: Option<u32>) -> Self {
+        Content { pieces, number: pieces.steps(), parts, first, second }
+    }
+
+    /// The piece of a step, and whether that is one of the second steps.
+    #[must_use]
+    pub fn piece(&self, step: u32) -> Option<(Range<usize>, bool)> {
+        let is_second = step >= self.number;
+        let step = if is_second { step - self.number } else { step };
+        Some((self.pieces.of(step)?, is_second))
+    }
+
+    /// The bytes of a step. `None`: there are none.
+    #[inline]
+    #[must_use]
+    pub fn of(&self, step: u32) -> Option<Range<usize>> {
+        if self.parts <= 1 {
+            return self.pieces.of(step);
+        }
+        let (piece, is_second) = self.piece(step)?;
+        let part = if is_second { self.second } else { self.first }?;
+        let length = piece.len().div_ceil(self.parts as usize).next_multiple_of(PART);
+        let start = piece.start + part as usize * length;
+        (start < piece.end).then(|| start..piece.end.min(start + length))
+    }
+}
+
 /// What one process does in each start. All processes have the same number of steps.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Steps of one start.
     pub steps: u32,
-    /// The longest of the contents that this process publishes. 0: it publishes nothing.
-    pub publishes: Pieces,
+    /// It publishes at most so many steps ahead of its takes, if that is less than all may.
+    /// The second steps of divided contents publish what the first ones have taken.
+    pub ahead: Option<u32>,
+    /// The longest of the contents that this process publishes.
+    pub publishes: Content,
     /// What it takes in each step, in this order: the process, possibly this one, and the content.
-    pub takes: Vec<(u32, Pieces)>,
+    pub takes: Vec<(u32, Content)>,
     /// The processes that take from this one.
     pub readers: Vec<u32>,
     /// Everybody takes something from everybody in each step. The same in all processes.
@@ -84,9 +140,16 @@ pub struct Turn {
 pub trait Mover {
     /// Copies this process's pieces of a step to a slot.
     fn publish(&mut self, step: u32, slot: &[AtomicU64]);
-    /// Takes bytes of what process `from` contributes from a slot. `None`: it is this process,
-    /// whose contribution is in no slot.
-    fn take(&mut self, from: u32, range: Range<usize>, turn: Turn, slot: Option<&[AtomicU64]>);
+    /// Takes bytes of what process `from` contributes to a step, from a slot. `None`: it is this
+    /// process, whose contribution is in no slot.
+    fn take(
+        &mut self,
+        step: u32,
+        from: u32,
+        range: Range<usize>,
+        turn: Turn,
+        slot: Option<&[AtomicU64]>,
+    );
 }
 
 /// The rings as one process sees them, and its position.
@@ -185,7 +248,7 @@ impl Rings {
         loop {
             let mut moved = false;
             if self.published < plan.steps
-                && self.published < self.finished + AHEAD
+                && self.published < self.finished + plan.ahead.unwrap_or(AHEAD).min(AHEAD)
                 && self.publish(plan, words, mover)
             {
                 moved = true;
@@ -232,8 +295,8 @@ impl Rings {
     fn take(&mut self, plan: &Plan, words: &[AtomicU64], mover: &mut impl Mover) -> bool {
         let step = self.base + u64::from(self.finished);
         let before = self.taken;
-        while let Some((from, pieces)) = plan.takes.get(self.taken) {
-            if let Some(range) = pieces.of(self.finished) {
+        while let Some((from, content)) = plan.takes.get(self.taken) {
+            if let Some(range) = content.of(self.finished) {
                 let rank = *from;
                 let from = rank as usize;
                 let slot = if from == self.me {
@@ -247,7 +310,7 @@ impl Rings {
                 };
                 let is_last = self.taken + 1 == plan.takes.len();
                 let turn = Turn { is_first: self.taken == 0, is_last };
-                mover.take(rank, range, turn, slot);
+                mover.take(self.finished, rank, range, turn, slot);
             }
             self.taken += 1;
         }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
-use mpix_rma::collective::steps::{DEPTH, Mover, Pieces, Plan, Rings, Turn};
+use mpix_rma::collective::steps::{Content, DEPTH, Mover, Pieces, Plan, Rings, Turn};
 
 /// Publishes the number of the step, and adds up what it takes.
 struct Process {
@@ -19,7 +19,7 @@ impl Mover for Process {
         slot[0].store(self.first + u64::from(step), Ordering::Relaxed);
     }
 
-    fn take(&mut self, _: u32, _: Range<usize>, _: Turn, slot: Option<&[AtomicU64]>) {
+    fn take(&mut self, _: u32, _: u32, _: Range<usize>, _: Turn, slot: Option<&[AtomicU64]>) {
         if let Some(slot) = slot {
             self.sum += slot[0].load(Ordering::Relaxed);
         }
@@ -57,23 +57,24 @@ fn check(plans: [Plan; 2], starts: u64, wanted: [u64; 2]) {
 /// More steps than a ring has slots.
 const STEPS: u32 = DEPTH as u32 + 1;
 
-fn pieces(steps: u32) -> Pieces {
-    Pieces { total: 8 * steps as usize, piece: 8 }
+fn content(steps: u32) -> Content {
+    Content::whole(Pieces { total: 8 * steps as usize, piece: 8 })
 }
 
 #[test]
 fn a_slot_is_reused_when_its_reader_has_read_it() {
-    let none = Pieces::default();
+    let none = Content::default();
     let from_first = |publishes, takes, readers| Plan {
         steps: STEPS,
+        ahead: None,
         publishes,
         takes,
         readers,
         synchronizes: false,
     };
     let plans = [
-        from_first(pieces(STEPS), Vec::new(), vec![1]),
-        from_first(none, vec![(0, pieces(STEPS))], Vec::new()),
+        from_first(content(STEPS), Vec::new(), vec![1]),
+        from_first(none, vec![(0, content(STEPS))], Vec::new()),
     ];
     let sum = u64::from(STEPS * (STEPS - 1) / 2);
     check(plans, 1, [0, sum]);
@@ -83,8 +84,9 @@ fn a_slot_is_reused_when_its_reader_has_read_it() {
 fn processes_that_take_from_each_other_need_no_counts() {
     let plan = |other| Plan {
         steps: 3,
-        publishes: pieces(3),
-        takes: vec![(other, pieces(3))],
+        ahead: None,
+        publishes: content(3),
+        takes: vec![(other, content(3))],
         readers: vec![other],
         synchronizes: true,
     };

@@ -166,7 +166,7 @@ unsafe fn start() {
         collective::open(settings.collectives());
     }
     if settings.serve() != Serve::Off && !sessions && settings.collectives() != Collectives::Host {
-        collective::persistent::open();
+        collective::persistent::open(settings.collectives());
     }
     if settings.serve() != Serve::Off && needs_messages(&settings) {
         bootstrap::open_job();

@@ -5,6 +5,7 @@
 //! readers have read. The processes choose this together, if each finds all that it reads in
 //! windows that it has mapped, and none receives where others read.
 
+use super::folding::FOLDED;
 use super::movement::{Exchanged, Movement, Part};
 use super::windows::Windows;
 use super::{NotServed, scratch};
@@ -28,9 +29,6 @@ pub(super) fn is_worthwhile(exchanged: &Exchanged, longest: usize) -> bool {
         || exchanged.pairs().all(|(from, to)| from == to || exchanged.sent(from, to) > 0);
     longest >= SHORTEST_ONE_WAY || (longest >= SHORTEST && is_mutual())
 }
-
-/// Bytes that are folded at once, so that the sum stays in a first-level cache. All elements fit.
-const FOLDED: usize = 4096;
 
 /// A contribution, and where it is stored.
 #[derive(Clone, Copy)]

@@ -4,8 +4,8 @@
 //! - [`calls`]: the exported names.
 //! - [`host_form`], [`kept`], [`at_host`]: the host's calls, and their arguments. [`checks`]: the
 //!   host's checks.
-//! - [`barrier`], [`movement`], [`in_place`]: schedules of this library. [`moves`]: what each call
-//!   moves. [`windows`]: the windows that have buffers.
+//! - [`barrier`], [`movement`], [`divided`], [`in_place`]: schedules of this library. [`moves`]:
+//!   what each call moves. [`folding`]: sums. [`windows`]: the windows that have buffers.
 //! - [`halo`], [`neighbour_calls`], [`neighbours`], [`neighbours_at_host`]: neighbour collectives
 //!   [CL-6].
 //!
@@ -17,6 +17,8 @@ mod at_host;
 mod barrier;
 mod calls;
 mod checks;
+mod divided;
+mod folding;
 mod halo;
 mod host_form;
 mod in_place;
@@ -38,13 +40,15 @@ use crate::mpi::abi::error::{Fault, Place, raise};
 use crate::mpi::abi::sys::*;
 use crate::mpi::request::persistent::collective::make;
 use crate::runtime::collectives::{self, PersistentCollective};
+use crate::runtime::config::Collectives;
 use crate::transport::shm::Scratch;
 
 /// Whether persistent collectives may be served by this library.
 static OPEN: AtomicBool = AtomicBool::new(false);
 
 /// Lets this library serve persistent collectives. All processes of the job call it, or none.
-pub(crate) fn open() {
+pub(crate) fn open(setting: Collectives) {
+    divided::ALWAYS.store(setting == Collectives::Always, Ordering::Relaxed);
     OPEN.store(true, Ordering::Release);
 }
 

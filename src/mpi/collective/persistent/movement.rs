@@ -9,8 +9,9 @@
 use std::ffi::c_void;
 use std::ops::{Range, RangeInclusive};
 
-use super::{NotServed, in_place, scratch};
-use crate::collective::steps::{DEPTH, INLINE, Mover, Pieces, Plan, Rings, Turn};
+use super::folding::Folding;
+use super::{NotServed, divided, in_place, scratch};
+use crate::collective::steps::{Content, DEPTH, INLINE, Mover, Pieces, Plan, Rings, Turn};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
 use crate::mpi::collective::communicators::{Carrier, bytes_of};
@@ -33,7 +34,7 @@ const RINGS: usize = 1024 * 1024;
 /// Least and most bytes of a slot of long contents: pieces for all others together.
 const SLOT: RangeInclusive<usize> = 16 * 1024..=32 * 1024;
 /// Pieces are multiples of a cache line, and so of every element.
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
 
 /// A part of a buffer of the application.
 #[derive(Clone, Copy, Debug)]
@@ -92,9 +93,9 @@ pub(super) fn part(buffer: *const c_void, size: usize, from: i64, count: i64) ->
     Some(Part { at: at.cast_mut().cast::<u8>().wrapping_offset(skipped), bytes })
 }
 
-/// What a process tells the others: whether it can, the call, the reduction, then the bytes to each
-/// and from each.
-const HEAD: usize = 3;
+/// What a process tells the others: whether it can, the call, the reduction, whether it would
+/// divide reductions, then the bytes to each and from each.
+const HEAD: usize = 4;
 
 /// Lengths and terms of all processes.
 pub(super) struct Exchanged {
@@ -110,7 +111,7 @@ impl Exchanged {
             let code = movement.combine.map_or(0, |combine| {
                 1 + u64::from(combine.element.0) + (u64::from(combine.reduction.0) << 8)
             });
-            mine[..HEAD].copy_from_slice(&[1, movement.call, code]);
+            mine[..HEAD].copy_from_slice(&[1, movement.call, code, divided::is_wanted().into()]);
             for at in 0..ranks {
                 mine[HEAD + at] = movement.sends[at].bytes as u64;
                 mine[HEAD + ranks + at] = movement.receives[at].bytes as u64;
@@ -127,6 +128,11 @@ impl Exchanged {
     fn of_rank(&self, rank: usize) -> &[u64] {
         let length = HEAD + 2 * self.ranks;
         &self.words[rank * length..][..length]
+    }
+
+    /// Whether all processes would divide reductions.
+    pub(super) fn all_divide(&self) -> bool {
+        (0..self.ranks).all(|rank| self.of_rank(rank)[3] != 0)
     }
 
     /// Bytes from one process to another.
@@ -169,6 +175,27 @@ impl Exchanged {
     }
 }
 
+/// Bytes of a slot of long contents.
+pub(super) fn slot_bytes(ranks: usize) -> usize {
+    (RINGS / (ranks * DEPTH)).clamp(*SLOT.start(), *SLOT.end())
+}
+
+/// Memory for the rings of all processes, of which this one's are present: its own, if it publishes
+/// something, and those that it takes from. Collective.
+pub(super) fn memory(
+    carrier: &mut Carrier,
+    rings: &Rings,
+    publishes: bool,
+    takes: impl Iterator<Item = u32>,
+) -> Result<Scratch, NotServed> {
+    let scratch = scratch(carrier, rings.words())?;
+    let own = publishes.then_some(carrier.me);
+    for rank in takes.filter(|from| *from != carrier.me).chain(own) {
+        scratch.populate(rings.ring(rank));
+    }
+    Ok(scratch)
+}
+
 /// Sets up a collective. `movement` is `None` if this process cannot. Collective.
 pub(super) fn set_up(
     carrier: &mut Carrier,
@@ -193,6 +220,9 @@ pub(super) fn set_up(
     if movement.combine.is_some() {
         longest = longest.max(own_most);
     }
+    if divided::is_worthwhile(&exchanged, &movement, longest) {
+        return divided::set_up(carrier, &exchanged, movement, longest);
+    }
     if in_place::is_worthwhile(&exchanged, longest)
         && let Some(found) = in_place::agree(carrier, &exchanged, &movement)
     {
@@ -201,8 +231,7 @@ pub(super) fn set_up(
     let parts = if movement.is_same { 1 } else { (exchanged.ranks - 1).max(1) };
     let mut piece = longest;
     if parts * longest > INLINE {
-        let slot = (RINGS / (exchanged.ranks * DEPTH)).clamp(*SLOT.start(), *SLOT.end());
-        let room = (slot / parts).max(LINE) / LINE * LINE;
+        let room = (slot_bytes(exchanged.ranks) / parts).max(LINE) / LINE * LINE;
         piece = longest.next_multiple_of(LINE).min(room);
     }
     let piece = piece.max(1);
@@ -221,7 +250,7 @@ pub(super) fn set_up(
     let first = if movement.combine.is_some() { 0 } else { me };
     let own_piece =
         exchanged.sent(me, me).div_ceil(steps.max(1) as usize).next_multiple_of(LINE).max(1);
-    let takes: Vec<(u32, Pieces)> = (0..exchanged.ranks)
+    let takes: Vec<(u32, Content)> = (0..exchanged.ranks)
         .map(|at| (first + at) % exchanged.ranks)
         .filter(|from| movement.receives[*from].bytes > 0)
         .map(|from| {
@@ -229,36 +258,32 @@ pub(super) fn set_up(
             // What is reduced must be cut alike.
             let is_own = from == me && movement.combine.is_none();
             let piece = if is_own { own_piece } else { piece };
-            (from as u32, Pieces { total: bytes, piece })
+            (from as u32, Content::whole(Pieces { total: bytes, piece }))
         })
         .collect();
-    let publishes = pieces(sent.unwrap_or(0));
-    let plan = Plan { steps, publishes, takes, readers, synchronizes };
+    let sent = sent.unwrap_or(0);
+    let publishes = Content::whole(pieces(sent));
     let rings = Rings::new(carrier.me, carrier.ranks, parts * piece);
-    let scratch = scratch(carrier, rings.words())?;
-    if plan.publishes.total > 0 {
-        scratch.populate(rings.ring(carrier.me));
-    }
-    for (from, _) in plan.takes.iter().filter(|(from, _)| *from != carrier.me) {
-        scratch.populate(rings.ring(*from));
-    }
-    let sum = if movement.in_place && movement.combine.is_some() {
-        vec![0u128; piece.div_ceil(size_of::<u128>())]
-    } else {
-        Vec::new()
-    };
-    let moves = Moves { movement, me, piece, stores: Stores::new(), first: None, sum };
+    let scratch = memory(carrier, &rings, sent > 0, takes.iter().map(|(from, _)| *from))?;
+    let plan = Plan { steps, ahead: None, publishes, takes, readers, synchronizes };
+    let folding = movement.combine.map(|combine| {
+        // The result takes the place of contributions.
+        let apart = if movement.in_place { piece } else { 0 };
+        Folding::new(combine, apart)
+    });
+    let moves = Moves { movement, me, piece, stores: Stores::new(), folding };
     Ok(Box::new(Schedule { scratch, rings, plan, moves }))
 }
 
-struct Schedule {
-    scratch: Scratch,
-    rings: Rings,
-    plan: Plan,
-    moves: Moves,
+/// A schedule in steps.
+pub(super) struct Schedule<M> {
+    pub(super) scratch: Scratch,
+    pub(super) rings: Rings,
+    pub(super) plan: Plan,
+    pub(super) moves: M,
 }
 
-impl PersistentCollective for Schedule {
+impl<M: Mover + Send> PersistentCollective for Schedule<M> {
     fn start(&mut self) -> Advance {
         self.rings.start(&self.plan);
         self.advance()
@@ -279,21 +304,15 @@ struct Moves {
     piece: usize,
     /// How it fills its slots.
     stores: Stores,
-    /// The first contribution to a sum. The second is folded into a copy of it.
-    first: Option<*const u8>,
-    /// The sum of a piece, if it cannot be built in its place: aligned for every element.
-    sum: Vec<u128>,
+    folding: Option<Folding>,
 }
 
 // SAFETY: the application's buffers, which belong to the library while the collective is active;
 // any thread may use them then.
 unsafe impl Send for Moves {}
 
-/// Bytes that are copied and folded into at once, so that they stay in a first-level cache.
-const FOLDED: usize = 4096;
-
 /// The bytes of a slot, from one on.
-fn place(slot: &[AtomicU64], at: usize) -> *mut u8 {
+pub(super) fn place(slot: &[AtomicU64], at: usize) -> *mut u8 {
     slot.as_ptr().cast::<u8>().cast_mut().wrapping_add(at)
 }
 
@@ -301,40 +320,6 @@ impl Moves {
     /// Where the piece for a process begins in a slot of `writer`, which has none for itself.
     fn offset(&self, writer: usize, reader: usize) -> usize {
         if self.movement.is_same { 0 } else { (reader - usize::from(reader > writer)) * self.piece }
-    }
-
-    /// Adds a contribution to the sum of a piece.
-    ///
-    /// # Safety
-    /// The contributions may be read until the last one has been added, and the sum and the result
-    /// may be written. All are valid for so many bytes.
-    unsafe fn fold(
-        &mut self,
-        combine: Combine,
-        source: *const u8,
-        result: *mut u8,
-        bytes: usize,
-        turn: Turn,
-    ) {
-        let sum = if self.sum.is_empty() { result } else { self.sum.as_mut_ptr().cast() };
-        // SAFETY: the contract of this function; all parts lie within so many bytes.
-        unsafe {
-            match (turn.is_first, self.first.take()) {
-                (true, _) if turn.is_last => return copy(source, result, bytes),
-                (true, _) => self.first = Some(source),
-                (false, None) => combine.apply(source, sum, bytes),
-                (false, Some(first)) => {
-                    for at in (0..bytes).step_by(FOLDED) {
-                        let (sum, len) = (sum.add(at), FOLDED.min(bytes - at));
-                        copy_in(first.add(at), sum, len);
-                        combine.apply(source.add(at), sum, len);
-                    }
-                }
-            }
-            if turn.is_last && sum != result {
-                copy_in(sum, result, bytes);
-            }
-        }
     }
 }
 
@@ -360,7 +345,14 @@ impl Mover for Moves {
         self.stores = stores;
     }
 
-    fn take(&mut self, from: u32, range: Range<usize>, turn: Turn, slot: Option<&[AtomicU64]>) {
+    fn take(
+        &mut self,
+        _: u32,
+        from: u32,
+        range: Range<usize>,
+        turn: Turn,
+        slot: Option<&[AtomicU64]>,
+    ) {
         let (from, bytes) = (from as usize, range.len());
         let to = self.movement.receives[from].at.wrapping_add(range.start);
         let source = match slot {
@@ -371,8 +363,8 @@ impl Mover for Moves {
         // in a slot that has been published and is not reused before the step is finished. The
         // result is written where nothing is read any more.
         unsafe {
-            match (self.movement.combine, slot) {
-                (Some(combine), _) => self.fold(combine, source, to, bytes, turn),
+            match (&mut self.folding, slot) {
+                (Some(folding), _) => folding.add(source, to, bytes, turn),
                 (None, Some(_)) => copy_in(source, to, bytes),
                 (None, None) if source == to => {}
                 (None, None) => copy(source, to, bytes),
