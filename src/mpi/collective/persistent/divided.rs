@@ -17,8 +17,8 @@ use crate::runtime::progress::oversubscribed;
 use crate::sync::AtomicU64;
 use crate::transport::crossing::{Stores, copy_in, copy_out};
 
-/// Fewest processes and bytes: the sums pass in a second round. With three processes, the copies
-/// that it saves are a tenth of all.
+/// Fewest processes and bytes: the sums pass in a second round. With three processes, that costs
+/// about as much as the division saves.
 const FEWEST: usize = 4;
 const SHORTEST: usize = 8192;
 
