@@ -50,7 +50,6 @@ impl Program {
         let mut pairs = pairs.filter(|(from, to)| from != to);
         Plan {
             steps,
-            ahead: None,
             publishes: Content::whole(self.pieces(longest)),
             takes: takes.map(|from| (from as u32, content(from))).collect(),
             readers: others().filter(|to| self.sent[me][*to] > 0).map(|to| to as u32).collect(),
@@ -101,14 +100,7 @@ impl Mover for Process<'_> {
         }
     }
 
-    fn take(
-        &mut self,
-        _: u32,
-        from: u32,
-        range: Range<usize>,
-        turn: Turn,
-        slot: Option<&[AtomicU64]>,
-    ) {
+    fn take(&mut self, from: u32, range: Range<usize>, turn: Turn, slot: Option<&[AtomicU64]>) {
         let from = from as usize;
         assert_eq!(self.got[from].len(), range.start, "pieces come in order");
         assert!(!turn.is_first || (0..from).all(|rank| self.program.sent[rank][self.me] == 0));
@@ -120,44 +112,64 @@ impl Mover for Process<'_> {
     }
 }
 
+/// Runs collectives of several processes in random order, each so often. `begin` prepares a start,
+/// given its number, and `check` sees what a complete one has moved.
+fn run<M: Mover>(
+    seed: u64,
+    random: &mut fastrand::Rng,
+    (plans, slot): (&[Plan], usize),
+    movers: &mut [M],
+    starts: usize,
+    (begin, check): (impl Fn(&mut M, usize), impl Fn(usize, &M)),
+) {
+    let ranks = plans.len();
+    let rings = |me| Rings::new(me as u32, ranks as u32, slot);
+    let words: Vec<_> = (0..rings(0).words()).map(|_| AtomicU64::new(0)).collect();
+    let mut rings: Vec<_> = (0..ranks).map(rings).collect();
+    let (mut begun, mut ended) = (vec![0; ranks], vec![0; ranks]);
+    let mut idle = 0;
+    while ended.iter().any(|number| *number < starts) {
+        let me = random.usize(..ranks);
+        if ended[me] == starts {
+            continue;
+        }
+        if begun[me] == ended[me] {
+            begin(&mut movers[me], begun[me]);
+            rings[me].start(&plans[me]);
+            begun[me] += 1;
+        }
+        let (complete, moved) = rings[me].advance(&plans[me], &words, &mut movers[me]);
+        idle = if moved || complete { 0 } else { idle + 1 };
+        assert!(idle < 10_000, "seed {seed}: all processes wait");
+        if complete {
+            check(me, &movers[me]);
+            ended[me] += 1;
+        }
+    }
+}
+
 #[test]
 fn contents_arrive_whatever_the_order_of_processes() {
     for seed in 0..if cfg!(miri) { 20 } else { 600 } {
         let mut random = fastrand::Rng::with_seed(seed);
         let program = Program::random(&mut random);
-        let parts = if program.is_same { 1 } else { program.ranks };
-        let rings = |me| Rings::new(me as u32, program.ranks as u32, parts * program.piece);
-        let words: Vec<_> = (0..rings(0).words()).map(|_| AtomicU64::new(0)).collect();
-        let plans: Vec<_> = (0..program.ranks).map(|me| program.plan(me)).collect();
-        let mut rings: Vec<_> = (0..program.ranks).map(rings).collect();
-        let mut processes: Vec<_> = (0..program.ranks)
+        let ranks = program.ranks;
+        let slot = if program.is_same { 1 } else { ranks } * program.piece;
+        let plans: Vec<_> = (0..ranks).map(|me| program.plan(me)).collect();
+        let mut processes: Vec<_> = (0..ranks)
             .map(|me| Process { program: &program, me, start: 0, got: Vec::new() })
             .collect();
-        let starts = 30;
-        let mut idle = 0;
-        while processes.iter().any(|process| process.start < starts) {
-            let me = random.usize(..program.ranks);
-            let process = &mut processes[me];
-            if process.start == starts {
-                continue;
+        let begin = |process: &mut Process, start| {
+            (process.start, process.got) = (start, vec![Vec::new(); ranks]);
+        };
+        let check = |me: usize, process: &Process| {
+            for from in 0..ranks {
+                let expected: Vec<u8> =
+                    (0..program.sent[from][me]).map(|at| process.content(from, me, at)).collect();
+                assert_eq!(process.got[from], expected, "seed {seed}, {from} to {me}");
             }
-            if process.got.is_empty() {
-                process.got = vec![Vec::new(); program.ranks];
-                rings[me].start(&plans[me]);
-            }
-            let (complete, moved) = rings[me].advance(&plans[me], &words, process);
-            idle = if moved || complete { 0 } else { idle + 1 };
-            assert!(idle < 10_000, "seed {seed}: all processes wait");
-            if complete {
-                for from in 0..program.ranks {
-                    let expected: Vec<u8> = (0..program.sent[from][me])
-                        .map(|at| process.content(from, me, at))
-                        .collect();
-                    assert_eq!(process.got[from], expected, "seed {seed}, {from} to {me}");
-                }
-                (process.start, process.got) = (process.start + 1, Vec::new());
-            }
-        }
+        };
+        run(seed, &mut random, (&plans, slot), &mut processes, 30, (begin, check));
     }
 }
 
@@ -189,7 +201,6 @@ impl Sum {
         let has_parts = |step| self.content(self.ranks - 1, None).of(step).is_some();
         Plan {
             steps: 2 * number,
-            ahead: Some(number),
             publishes: self.content(0, is_wanted.then_some(me)),
             takes: (0..self.ranks).map(|from| (from, self.content(me, second(from)))).collect(),
             readers: (0..self.ranks).filter(|rank| *rank != me).collect(),
@@ -222,15 +233,8 @@ impl Mover for Reducer<'_> {
         }
     }
 
-    fn take(
-        &mut self,
-        step: u32,
-        _: u32,
-        range: Range<usize>,
-        turn: Turn,
-        slot: Option<&[AtomicU64]>,
-    ) {
-        let (piece, is_second) = self.sum.content(0, None).piece(step).expect("likewise");
+    fn take(&mut self, _: u32, range: Range<usize>, turn: Turn, slot: Option<&[AtomicU64]>) {
+        let (piece, is_second) = self.sum.content(0, None).piece(turn.step).expect("likewise");
         for at in range {
             let value =
                 slot.map_or_else(|| self.contribution(at), |slot| read(slot, at - piece.start));
@@ -245,39 +249,23 @@ fn divided_sums_are_complete_where_they_are_wanted() {
     for seed in 0..if cfg!(miri) { 20 } else { 600 } {
         let mut random = fastrand::Rng::with_seed(seed);
         let sum = Sum::random(&mut random);
-        let ranks = sum.ranks as usize;
-        let rings = |me| Rings::new(me, sum.ranks, sum.pieces.piece);
-        let words: Vec<_> = (0..rings(0).words()).map(|_| AtomicU64::new(0)).collect();
         let plans: Vec<_> = (0..sum.ranks).map(|me| sum.plan(me)).collect();
-        let mut rings: Vec<_> = (0..sum.ranks).map(rings).collect();
         let mut processes: Vec<_> = (0..sum.ranks)
             .map(|me| Reducer { sum: &sum, me, start: 0, result: Vec::new() })
             .collect();
-        let starts = 10;
-        let mut idle = 0;
-        while processes.iter().any(|process| process.start < starts) {
-            let me = random.usize(..ranks);
-            let process = &mut processes[me];
-            if process.start == starts {
-                continue;
-            }
-            if process.result.is_empty() {
-                process.result = vec![0xee; sum.pieces.total];
-                rings[me].start(&plans[me]);
-            }
-            let (complete, moved) = rings[me].advance(&plans[me], &words, process);
-            idle = if moved || complete { 0 } else { idle + 1 };
-            assert!(idle < 10_000, "seed {seed}: all processes wait");
-            if complete {
-                let start = process.start;
-                let wanted = (0..sum.pieces.total).map(|at| {
-                    (0..ranks).map(|from| byte(start, from, 0, at)).fold(0, u8::wrapping_add)
-                });
-                let is_right = !sum.gets[me] || process.result == wanted.collect::<Vec<_>>();
-                assert!(is_right, "seed {seed}: process {me}");
-                (process.start, process.result) = (start + 1, Vec::new());
-            }
-        }
+        let begin = |process: &mut Reducer, start| {
+            (process.start, process.result) = (start, vec![0xee; sum.pieces.total]);
+        };
+        let check = |me: usize, process: &Reducer| {
+            let wanted = (0..sum.pieces.total).map(|at| {
+                let from_all = (0..plans.len()).map(|from| byte(process.start, from, 0, at));
+                from_all.fold(0, u8::wrapping_add)
+            });
+            let is_right = !sum.gets[me] || process.result == wanted.collect::<Vec<_>>();
+            assert!(is_right, "seed {seed}: process {me}");
+        };
+        let slot = sum.pieces.piece;
+        run(seed, &mut random, (&plans, slot), &mut processes, 10, (begin, check));
     }
 }
 

@@ -94,6 +94,13 @@ impl Content {
         Some((self.pieces.of(step)?, is_second))
     }
 
+    /// Steps that a process publishes of it ahead of its own takes. In the second ones it publishes
+    /// what it has taken in the first.
+    #[inline]
+    fn ahead(&self) -> u32 {
+        if self.second.is_some() { self.number.min(AHEAD) } else { AHEAD }
+    }
+
     /// The bytes of a step. `None`: there are none.
     #[inline]
     #[must_use]
@@ -114,9 +121,6 @@ impl Content {
 pub struct Plan {
     /// Steps of one start.
     pub steps: u32,
-    /// It publishes at most so many steps ahead of its takes, if that is less than all may.
-    /// The second steps of divided contents publish what the first ones have taken.
-    pub ahead: Option<u32>,
     /// The longest of the contents that this process publishes.
     pub publishes: Content,
     /// What it takes in each step, in this order: the process, possibly this one, and the content.
@@ -127,9 +131,11 @@ pub struct Plan {
     pub synchronizes: bool,
 }
 
-/// The place of a take among those of its step.
+/// The step of a take, and its place among those of the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
+    /// The step, counted from the start.
+    pub step: u32,
     /// It is the first one.
     pub is_first: bool,
     /// It is the last one.
@@ -140,16 +146,9 @@ pub struct Turn {
 pub trait Mover {
     /// Copies this process's pieces of a step to a slot.
     fn publish(&mut self, step: u32, slot: &[AtomicU64]);
-    /// Takes bytes of what process `from` contributes to a step, from a slot. `None`: it is this
-    /// process, whose contribution is in no slot.
-    fn take(
-        &mut self,
-        step: u32,
-        from: u32,
-        range: Range<usize>,
-        turn: Turn,
-        slot: Option<&[AtomicU64]>,
-    );
+    /// Takes bytes of what process `from` contributes from a slot. `None`: it is this process,
+    /// whose contribution is in no slot.
+    fn take(&mut self, from: u32, range: Range<usize>, turn: Turn, slot: Option<&[AtomicU64]>);
 }
 
 /// The rings as one process sees them, and its position.
@@ -244,11 +243,11 @@ impl Rings {
         words: &[AtomicU64],
         mover: &mut impl Mover,
     ) -> (bool, bool) {
-        let mut any = false;
+        let (mut any, ahead) = (false, plan.publishes.ahead());
         loop {
             let mut moved = false;
             if self.published < plan.steps
-                && self.published < self.finished + plan.ahead.unwrap_or(AHEAD).min(AHEAD)
+                && self.published < self.finished + ahead
                 && self.publish(plan, words, mover)
             {
                 moved = true;
@@ -309,8 +308,8 @@ impl Rings {
                     Some(content)
                 };
                 let is_last = self.taken + 1 == plan.takes.len();
-                let turn = Turn { is_first: self.taken == 0, is_last };
-                mover.take(self.finished, rank, range, turn, slot);
+                let turn = Turn { step: self.finished, is_first: self.taken == 0, is_last };
+                mover.take(rank, range, turn, slot);
             }
             self.taken += 1;
         }

@@ -19,7 +19,7 @@ impl Mover for Process {
         slot[0].store(self.first + u64::from(step), Ordering::Relaxed);
     }
 
-    fn take(&mut self, _: u32, _: u32, _: Range<usize>, _: Turn, slot: Option<&[AtomicU64]>) {
+    fn take(&mut self, _: u32, _: Range<usize>, _: Turn, slot: Option<&[AtomicU64]>) {
         if let Some(slot) = slot {
             self.sum += slot[0].load(Ordering::Relaxed);
         }
@@ -66,7 +66,6 @@ fn a_slot_is_reused_when_its_reader_has_read_it() {
     let none = Content::default();
     let from_first = |publishes, takes, readers| Plan {
         steps: STEPS,
-        ahead: None,
         publishes,
         takes,
         readers,
@@ -84,7 +83,6 @@ fn a_slot_is_reused_when_its_reader_has_read_it() {
 fn processes_that_take_from_each_other_need_no_counts() {
     let plan = |other| Plan {
         steps: 3,
-        ahead: None,
         publishes: content(3),
         takes: vec![(other, content(3))],
         readers: vec![other],

@@ -94,15 +94,8 @@ impl Mover for Divided {
         });
     }
 
-    fn take(
-        &mut self,
-        step: u32,
-        _: u32,
-        range: Range<usize>,
-        turn: Turn,
-        slot: Option<&[AtomicU64]>,
-    ) {
-        let Some((piece, is_second)) = self.own.piece(step) else { return };
+    fn take(&mut self, _: u32, range: Range<usize>, turn: Turn, slot: Option<&[AtomicU64]>) {
+        let Some((piece, is_second)) = self.own.piece(turn.step) else { return };
         let source = match slot {
             Some(slot) => place(slot, range.start - piece.start).cast_const(),
             None => self.contribution.wrapping_add(range.start),
@@ -147,7 +140,6 @@ pub(super) fn set_up(
     let last = content(Some(ranks - 1), None);
     let plan = Plan {
         steps: 2 * number,
-        ahead: Some(number),
         publishes: content(Some(0), others_get_it.then_some(me)),
         takes: takes.collect(),
         readers: (0..ranks).filter(|rank| *rank != me).collect(),

@@ -5,16 +5,16 @@
 //! readers have read. The processes choose this together, if each finds all that it reads in
 //! windows that it has mapped, and none receives where others read.
 
-use super::folding::FOLDED;
+use super::folding::{FOLDED, Folding};
 use super::movement::{Exchanged, Movement, Part};
 use super::windows::Windows;
 use super::{NotServed, scratch};
 use crate::collective::halo::{Exchange, Links, words_of};
+use crate::collective::steps::Turn;
 use crate::mpi::collective::communicators::{Carrier, bytes_of};
 use crate::runtime::collectives::{Advance, PersistentCollective};
 use crate::transport::copy;
 use crate::transport::crossing::copy_in;
-use crate::transport::datatype::Combine;
 use crate::transport::shm::window_memory::{WindowPlace, address_of, place_of};
 use crate::transport::shm::{Bootstrap, Scratch};
 
@@ -57,12 +57,10 @@ unsafe impl Send for InPlace {}
 
 /// A reduction, to one result.
 struct Fold {
-    combine: Combine,
+    folding: Folding,
     /// All contributions, in the order of ranks.
     sources: Vec<*const u8>,
     result: Part,
-    /// Room for a sum that cannot be built in its place: aligned for every element.
-    sum: Vec<u128>,
 }
 
 impl Fold {
@@ -70,22 +68,13 @@ impl Fold {
     /// The contributions may be read, and the result written.
     unsafe fn run(&mut self) {
         let Part { at: result, bytes } = self.result;
+        let last = self.sources.len() - 1;
         for at in (0..bytes).step_by(FOLDED) {
             let len = FOLDED.min(bytes - at);
-            // SAFETY: all buffers have this part, and the sum has room for it.
-            unsafe {
-                let result = result.add(at);
-                let is_direct = self.sum.is_empty();
-                let sum = if is_direct { result } else { self.sum.as_mut_ptr().cast() };
-                for (number, source) in self.sources.iter().enumerate() {
-                    match number {
-                        0 => copy_in(source.add(at), sum, len),
-                        _ => self.combine.apply(source.add(at), sum, len),
-                    }
-                }
-                if !is_direct {
-                    copy_in(sum, result, len);
-                }
+            for (number, source) in self.sources.iter().enumerate() {
+                let turn = Turn { step: 0, is_first: number == 0, is_last: number == last };
+                // SAFETY: all buffers have this part, and a sum apart has room for it.
+                unsafe { self.folding.add(source.add(at), result.add(at), len, turn) };
             }
         }
     }
@@ -145,41 +134,21 @@ fn conflicts(movement: &Movement, me: usize) -> bool {
     })
 }
 
-/// Who reads from whom.
-#[derive(Clone, Copy)]
-struct Graph<'a>(&'a Exchanged);
-
-impl Graph<'_> {
-    fn reads(self, from: usize, to: usize) -> bool {
-        from != to && self.0.sent(from, to) > 0
-    }
-
-    /// The processes that one reads from.
-    fn sources(self, to: usize) -> impl Iterator<Item = usize> {
-        (0..self.0.ranks).filter(move |from| self.reads(*from, to))
-    }
-
-    /// The processes that read from one.
-    fn readers(self, from: usize) -> impl Iterator<Item = usize> {
-        (0..self.0.ranks).filter(move |to| self.reads(from, *to))
-    }
-
-    /// The links of a process, and the number of words of all processes.
-    fn links(self, me: usize) -> (Links, usize) {
-        let mut end = 0;
-        let mut room = |rank| {
-            let start = end;
-            end += words_of(self.sources(rank).count());
-            start
-        };
-        let first: Vec<usize> = (0..self.0.ranks).map(&mut room).collect();
-        let sources = self.sources(me).map(|from| first[from]).collect();
-        let readers = self.readers(me).map(|to| {
-            let place = self.sources(to).position(|from| from == me);
-            (first[to], place.expect("it is one of the reader's sources"))
-        });
-        (Links::new(first[me], sources, readers), end)
-    }
+/// The links of a process, and the number of words of all processes.
+fn links(exchanged: &Exchanged, me: usize) -> (Links, usize) {
+    let mut end = 0;
+    let mut room = |rank| {
+        let start = end;
+        end += words_of(exchanged.sources(rank).count());
+        start
+    };
+    let first: Vec<usize> = (0..exchanged.ranks).map(&mut room).collect();
+    let sources = exchanged.sources(me).map(|from| first[from]).collect();
+    let readers = exchanged.readers(me).map(|to| {
+        let place = exchanged.sources(to).position(|from| from == me);
+        (first[to], place.expect("it is one of the reader's sources"))
+    });
+    (Links::new(first[me], sources, readers), end)
 }
 
 /// Where the buffers of all processes lie, in two words for each pair. Segment 0: in no window.
@@ -221,17 +190,22 @@ pub(super) struct Found {
 
 impl Found {
     /// `None`: this process cannot read some buffer.
-    fn look_up(me: usize, graph: Graph, movement: &Movement, places: &Places) -> Option<Self> {
+    fn look_up(
+        me: usize,
+        exchanged: &Exchanged,
+        movement: &Movement,
+        places: &Places,
+    ) -> Option<Self> {
         let mut windows = Windows::new();
         let mut sources: Vec<_> = movement.sends.iter().map(|_| std::ptr::null()).collect();
         sources[me] = movement.sends[me].at.cast_const();
-        for from in graph.sources(me) {
+        for from in exchanged.sources(me) {
             let place = places.of(from, me)?;
-            let at = address_of(place, graph.0.sent(from, me) as u64)?;
+            let at = address_of(place, exchanged.sent(from, me) as u64)?;
             windows.add(at, place);
             sources[from] = std::ptr::without_provenance(at);
         }
-        for to in graph.readers(me) {
+        for to in exchanged.readers(me) {
             windows.add(movement.sends[to].at.addr(), places.of(me, to)?);
         }
         Some(Found { sources, windows })
@@ -245,13 +219,12 @@ pub(super) fn agree(
     exchanged: &Exchanged,
     movement: &Movement,
 ) -> Option<Found> {
-    let graph = Graph(exchanged);
     let places = Places::exchange(carrier, movement);
-    let is_known = |(from, to)| !graph.reads(from, to) || places.of(from, to).is_some();
+    let is_known = |(from, to)| !exchanged.reads(from, to) || places.of(from, to).is_some();
     if !exchanged.pairs().all(is_known) {
         return None; // in all processes, without another exchange
     }
-    let found = Found::look_up(carrier.me as usize, graph, movement, &places);
+    let found = Found::look_up(carrier.me as usize, exchanged, movement, &places);
     let mut all = vec![0; carrier.ranks as usize];
     carrier.allgather(&[u8::from(found.is_some())], &mut all);
     found.filter(|_| !all.contains(&0))
@@ -265,8 +238,7 @@ pub(super) fn set_up(
     found: Found,
 ) -> Result<InPlace, NotServed> {
     let me = carrier.me as usize;
-    let graph = Graph(exchanged);
-    let (links, words) = graph.links(me);
+    let (links, words) = links(exchanged, me);
     let scratch = scratch(carrier, words)?;
     let Found { sources, windows } = found;
     let (receives, combine) = (&movement.receives, movement.combine);
@@ -275,13 +247,13 @@ pub(super) fn set_up(
     let fold = combine.and_then(|combine| {
         let result = receives[received().next()?];
         let sources = received().map(|from| sources[from]).collect();
-        let sum = vec![0; if movement.in_place { FOLDED / size_of::<u128>() } else { 0 }];
-        Some(Fold { combine, sources, result, sum })
+        let folding = Folding::new(combine, if movement.in_place { FOLDED } else { 0 });
+        Some(Fold { folding, sources, result })
     });
     let is_elsewhere = |take: &Take| take.to.bytes > 0 && take.from != take.to.at.cast_const();
     let (takes, own) = match combine {
         Some(_) => (Vec::new(), None),
-        None => (graph.sources(me).map(take).collect(), Some(take(me)).filter(is_elsewhere)),
+        None => (exchanged.sources(me).map(take).collect(), Some(take(me)).filter(is_elsewhere)),
     };
     let exchange = Exchange::new(links);
     Ok(InPlace { scratch, exchange, windows, takes, own, fold, folded: false })

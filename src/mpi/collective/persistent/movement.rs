@@ -150,6 +150,21 @@ impl Exchanged {
         (0..ranks * ranks).map(move |at| (at / ranks, at % ranks))
     }
 
+    /// Whether a process reads what another one sends.
+    pub(super) fn reads(&self, from: usize, to: usize) -> bool {
+        from != to && self.sent(from, to) > 0
+    }
+
+    /// The other processes that one reads from.
+    pub(super) fn sources(&self, to: usize) -> impl Iterator<Item = usize> {
+        (0..self.ranks).filter(move |from| self.reads(*from, to))
+    }
+
+    /// The other processes that read from one.
+    pub(super) fn readers(&self, from: usize) -> impl Iterator<Item = usize> {
+        (0..self.ranks).filter(move |to| self.reads(from, *to))
+    }
+
     /// Whether all processes can, and their calls match. The same in all of them.
     fn agree(&self) -> Result<(), NotServed> {
         let refused = |class, text| Err(NotServed::Refused(Fault::new(class, text)));
@@ -241,10 +256,7 @@ pub(super) fn set_up(
         .pairs()
         .filter(|(from, to)| from != to)
         .all(|(from, to)| pieces(exchanged.sent(from, to)).steps() == steps);
-    let readers = (0..exchanged.ranks)
-        .filter(|to| *to != me && exchanged.sent(me, *to) > 0)
-        .map(|to| to as u32)
-        .collect();
+    let readers = exchanged.readers(me).map(|to| to as u32).collect();
     let sent = (0..exchanged.ranks).filter(|to| *to != me).map(|to| exchanged.sent(me, to)).max();
     // Without a reduction, the own part comes first: it is there already.
     let first = if movement.combine.is_some() { 0 } else { me };
@@ -265,7 +277,7 @@ pub(super) fn set_up(
     let publishes = Content::whole(pieces(sent));
     let rings = Rings::new(carrier.me, carrier.ranks, parts * piece);
     let scratch = memory(carrier, &rings, sent > 0, takes.iter().map(|(from, _)| *from))?;
-    let plan = Plan { steps, ahead: None, publishes, takes, readers, synchronizes };
+    let plan = Plan { steps, publishes, takes, readers, synchronizes };
     let folding = movement.combine.map(|combine| {
         // The result takes the place of contributions.
         let apart = if movement.in_place { piece } else { 0 };
@@ -345,14 +357,7 @@ impl Mover for Moves {
         self.stores = stores;
     }
 
-    fn take(
-        &mut self,
-        _: u32,
-        from: u32,
-        range: Range<usize>,
-        turn: Turn,
-        slot: Option<&[AtomicU64]>,
-    ) {
+    fn take(&mut self, from: u32, range: Range<usize>, turn: Turn, slot: Option<&[AtomicU64]>) {
         let (from, bytes) = (from as usize, range.len());
         let to = self.movement.receives[from].at.wrapping_add(range.start);
         let source = match slot {
