@@ -112,6 +112,9 @@ impl Window {
     }
 
     fn find_route(&mut self, target: Rank) -> bool {
+        if self.epochs.len() == 0 && self.fence_view != FenceView::Folded {
+            return false;
+        }
         let open =
             self.lock_all_open.or(self.access_open).or_else(|| self.peers.find(target)?.lock_open);
         let epoch = match (open, self.fence_view) {

@@ -57,10 +57,15 @@ impl Window {
         route
     }
 
-    /// As `fold_fence`, for a caller that carries the operation out itself.
+    /// As [`may_fold_fence`](Self::may_fold_fence). If so, folds the epoch: the caller carries the
+    /// operation out itself.
     #[inline]
-    pub fn note_folded_fence(&mut self, target: Rank) {
-        self.fold_fence(target);
+    pub fn folds_fence(&mut self, port: &mut impl Port, target: Rank) -> bool {
+        let folds = self.may_fold_fence(port, target);
+        if folds {
+            self.fold_fence(target);
+        }
+        folds
     }
 
     #[inline]
@@ -110,50 +115,57 @@ impl Window {
         port: &mut impl Port,
         kind: FenceKind,
         assert: Assert,
-        mut waits: impl FnMut() -> bool,
+        waits: impl FnMut() -> bool,
     ) -> Outcome {
         self.route = None;
         self.fence_view = FenceView::after_fence(assert);
-        if self.pattern.is_none() {
-            return self.pass_barrier(port, waits);
-        }
-        self.fence_called(None, kind, assert);
-        if kind == FenceKind::Barrier {
-            self.barrier = Some(Barrier::new(Key::NONE, self.count_fence()));
-            self.advance_barrier(port);
-        } else {
-            self.close_by_neighbours(port, Key::NONE);
-        }
-        while self.awaits_peers_at_fence() {
-            if !waits() {
-                return self.record_fence(kind);
-            }
-            port.poll();
-            self.advance_barrier(port);
-            self.poll_neighbours(port);
-        }
-        Outcome::Complete
-    }
-
-    /// The barrier of a fence without a record, in a window without a pattern. It reads only the
-    /// word that it waits for, so that the next hop leaves sooner.
-    #[inline]
-    fn pass_barrier(&mut self, port: &mut impl Port, mut waits: impl FnMut() -> bool) -> Outcome {
-        let mut barrier = Barrier::new(Key::NONE, self.count_fence());
-        while !barrier.advance(port, self.me, self.size, |_, _| 0) {
-            if !waits() {
-                self.barrier = Some(barrier);
-                return self.record_fence(FenceKind::Barrier);
-            }
-            port.poll();
+        let complete = match kind {
+            FenceKind::Neighbours => self.pass_neighbours(port, waits),
+            _ if self.pattern.is_none() => self.pass_barrier(port, waits),
+            _ => return self.pass_barrier_before_learning(port, assert, waits),
+        };
+        if !complete {
+            return self.record_fence(kind);
         }
         self.state_changes += 1;
         Outcome::Complete
     }
 
+    /// The barrier of a fence without a record, in a window that will learn a pattern.
+    fn pass_barrier_before_learning(
+        &mut self,
+        port: &mut impl Port,
+        assert: Assert,
+        mut waits: impl FnMut() -> bool,
+    ) -> Outcome {
+        let kind = FenceKind::Barrier;
+        self.fence_called(None, kind, assert);
+        self.barrier = Some(Barrier::new(Key::NONE, self.count_fence()));
+        self.advance_barrier(port);
+        while self.barrier.is_some() {
+            if !waits() {
+                return self.record_fence(kind);
+            }
+            port.poll();
+            self.advance_barrier(port);
+        }
+        Outcome::Complete
+    }
+
+    /// The barrier of a fence without a record, in a window without a pattern. It reads only the
+    /// word that it waits for, so that the next hop leaves sooner. False if it is not complete when
+    /// `waits` returns false.
     #[inline]
-    fn awaits_peers_at_fence(&self) -> bool {
-        self.barrier.is_some() || self.awaits_neighbours_of_fence()
+    fn pass_barrier(&mut self, port: &mut impl Port, mut waits: impl FnMut() -> bool) -> bool {
+        let mut barrier = Barrier::new(Key::NONE, self.count_fence());
+        while !barrier.advance(port, self.me, self.size, |_, _| 0) {
+            if !waits() {
+                self.barrier = Some(barrier);
+                return false;
+            }
+            port.poll();
+        }
+        true
     }
 
     /// Gives the closed epoch, whose fence is in progress, a record and a request.

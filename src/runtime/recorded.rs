@@ -318,14 +318,8 @@ impl KeptOp {
 /// Whether moves to `target` may be made now. The first of a fence epoch may open it.
 #[inline]
 fn opens_direct_route(window: &mut Window, target: Rank) -> bool {
-    if window.engine.finds_direct_route(target) {
-        return true;
-    }
-    let opens = with_port!(&mut window.port, port => window.engine.may_fold_fence(port, target));
-    if opens {
-        window.engine.note_folded_fence(target);
-    }
-    opens
+    window.engine.finds_direct_route(target)
+        || with_port!(&mut window.port, port => window.engine.folds_fence(port, target))
 }
 
 /// A fence of a restarted epoch. Polls for a moment, because operations that are recorded until the

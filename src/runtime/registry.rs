@@ -251,24 +251,21 @@ impl Registry {
         Some(found)
     }
 
-    /// As [`direct`](Self::direct), for the first operation of a fence epoch.
-    pub(crate) fn opens_fence_epoch(
-        &mut self,
-        handle: HostHandle,
-        target: Rank,
-    ) -> Option<(&mut Window, MappedTarget)> {
-        if self.sweeps_next() {
-            return None;
-        }
-        let memory = self.windows.memory_of(handle.0, target)?;
-        let window = self.windows.last.as_deref_mut()?;
-        let opens =
-            with_port!(&mut window.port, port => window.engine.may_fold_fence(port, target));
-        if !opens {
-            return None;
-        }
-        self.calls += 1;
-        Some((window, memory))
+    /// The memory of `target`, if the call before was on the same window, and the present one need
+    /// not sweep.
+    #[inline(always)]
+    pub(crate) fn mapped(&mut self, handle: HostHandle, target: Rank) -> Option<MappedTarget> {
+        if self.sweeps_next() { None } else { self.windows.memory_of(handle.0, target) }
+    }
+
+    /// Whether a copy to `target`, whose memory is [`mapped`](Self::mapped), is the first operation
+    /// of a fence epoch that needs no record. The caller makes it then. Counts the call.
+    #[inline(always)]
+    pub(crate) fn opens_fence_epoch(&mut self, target: Rank) -> bool {
+        let Some(window) = self.windows.last.as_deref_mut() else { return false };
+        let opens = with_port!(&mut window.port, port => window.engine.folds_fence(port, target));
+        self.calls += u32::from(opens);
+        opens
     }
 
     /// As [`direct`](Self::direct), in a window whose operations all raise a counter at their

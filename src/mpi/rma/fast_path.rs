@@ -81,10 +81,11 @@ unsafe fn copy_otherwise(mut guard: Guard, handle: HostHandle, copy: &PlainCopy)
     if copy.kind == OpKind::Get {
         guard.windows.admit_gets();
     }
-    if let Some((window, memory)) = guard.windows.opens_fence_epoch(handle, copy.rank) {
-        let there =
-            reach(copy.local.cast(), MPI_Aint::try_from(copy.disp).ok()?, memory, copy.len)?;
-        window.engine.note_folded_fence(copy.rank);
+    let disp = MPI_Aint::try_from(copy.disp).ok()?;
+    if let Some(memory) = guard.windows.mapped(handle, copy.rank)
+        && let Some(there) = reach(copy.local.cast(), disp, memory, copy.len)
+        && guard.windows.opens_fence_epoch(copy.rank)
+    {
         // SAFETY: `reach` has checked that `len` bytes lie in memory that the port has mapped; the
         // buffer is valid for as many (contract of this function).
         unsafe { move_bytes(copy.kind, copy.local.cast(), there, copy.len) };

@@ -11,15 +11,19 @@
 //! origins that they may access it again (`GRANT`). Both are one word, so that one signal says both
 //! to a neighbour that is both.
 
+mod folded;
+mod learning;
+
 use hashbrown::HashMap;
 
-use super::epoch::{Epoch, EpochKind, EpochState, Leg};
-use super::fence::{Barrier, FenceKind};
+use super::epoch::{EpochKind, EpochState, Leg};
+use super::fence::FenceKind;
 use super::port::{Assert, Port, Rank, SyncError, Word};
 use super::record::NIL;
 use super::restart::InFences;
 use super::slab::Key;
 use super::window::{FenceView, Window};
+use learning::hop_sent_to;
 
 /// By so much each fence of a window with a pattern raises the words.
 const STEP: u64 = 8;
@@ -87,8 +91,8 @@ enum Stage {
     Marks { epoch: Key, unacknowledged: u32 },
     /// In the barrier that ends the learned epoch.
     Barrier,
-    /// Waits for its own operations, and for the origins that are not done. `Key::NONE` is the
-    /// folded fence epoch.
+    /// Waits for its own operations, and for the origins that are not done. `Key::NONE` until the
+    /// folded fence epoch has a record.
     Neighbours { epoch: Key, undone: u32 },
 }
 
@@ -113,6 +117,12 @@ impl Neighbour {
     /// Reads its word (acquire). It may be lower than what the learning fence stands for.
     fn look(&mut self, port: &mut impl Port) {
         self.seen = self.seen.max(port.observe(self.rank, Word::Fence));
+    }
+
+    /// True if it is an origin that is not known to be done with the fence whose words begin at
+    /// `base`.
+    fn is_undone(&self, base: u64) -> bool {
+        self.origin && self.seen < base + DONE
     }
 }
 
@@ -139,6 +149,7 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
+    #[inline]
     fn find(&self, rank: Rank) -> Option<u32> {
         if self.by_rank.is_empty() {
             let at = self.neighbours.iter().position(|neighbour| neighbour.rank == rank);
@@ -184,15 +195,6 @@ impl Pattern {
 
     pub(super) fn has_sent_all(&self) -> bool {
         self.unsent.is_empty()
-    }
-
-    /// What the word of this process says besides a hop, in the fence whose hops are `hop`.
-    pub(super) fn marks_to(&self, rank: Rank, hop: u64) -> u64 {
-        if self.stage != Stage::Barrier {
-            return 0;
-        }
-        let due = self.find(rank).map_or(0, |at| self.neighbours[at as usize].due);
-        due.saturating_sub(hop - HOP)
     }
 
     /// The ranks whose word the fence in progress waits for, for the log.
@@ -368,26 +370,12 @@ impl Window {
         self.pattern.as_ref().is_none_or(|p| p.stage == Stage::Idle && p.has_sent_all())
     }
 
-    /// True if the fence of the folded epoch is in progress.
-    pub(super) fn awaits_neighbours_of_fence(&self) -> bool {
-        self.pattern.as_ref().is_some_and(|p| p.stage != Stage::Idle)
-    }
-
     /// Gives the fence in progress, whose epoch was folded, an epoch.
     pub(super) fn name_pattern_fence(&mut self, named: Key) {
         if let Some(pattern) = &mut self.pattern
             && let Stage::Neighbours { epoch, .. } = &mut pattern.stage
         {
             *epoch = named;
-        }
-    }
-
-    /// Reads the words that the fence in progress waits for, and continues it.
-    pub(super) fn poll_neighbours(&mut self, port: &mut impl Port) {
-        let before = self.state_changes;
-        self.read_neighbours(port);
-        if self.state_changes != before {
-            self.advance_fence(port);
         }
     }
 
@@ -426,8 +414,8 @@ impl Window {
         let Some(pattern) = &mut self.pattern else { return };
         if pattern.stage == Stage::Idle {
             self.fences += STEP;
-            let done_at = self.fences - STEP + DONE;
-            let undone = pattern.neighbours.iter().filter(|n| n.origin && n.seen < done_at).count();
+            let base = self.fences - STEP;
+            let undone = pattern.neighbours.iter().filter(|n| n.is_undone(base)).count();
             pattern.stage = Stage::Neighbours { epoch, undone: undone as u32 };
             if let [_] = pattern.neighbours[..] {
                 // Its word does not change what it is told, and reading the word may take as long
@@ -446,109 +434,22 @@ impl Window {
     }
 
     /// Sends what the fence in progress allows, and ends it when nothing is left.
-    ///
-    /// A target is done with once the operations to it are complete, or posted, if a signal cannot
-    /// overtake them [PR-3]. An origin is granted the next epoch when this process has completed
-    /// the present one; its own operations need not be seen for that, since it issues those of the
-    /// next epoch after them.
     fn advance_fence(&mut self, port: &mut impl Port) {
         let Some(pattern) = &mut self.pattern else { return };
         let Stage::Neighbours { epoch, undone } = pattern.stage else { return };
-        let entry = self.epochs.get(epoch);
-        let (base, complete) = (self.fences - STEP, entry.is_none_or(|e| e.outstanding == 0));
-        for at in 0..pattern.neighbours.len() {
-            let n = &pattern.neighbours[at];
-            let others = undone - u32::from(n.origin && undone > 0 && n.seen < base + DONE);
-            let has_left = |entry: &Epoch| {
-                entry.legs.find(n.rank).is_none_or(|leg| {
-                    let leg = &entry.legs[leg];
-                    if port.signals_follow(n.rank) { leg.head == NIL } else { leg.remote == 0 }
-                })
-            };
-            let value = match () {
-                () if n.origin && complete && others == 0 => base + GRANT,
-                () if n.target && (complete || entry.is_none_or(has_left)) => base + DONE,
-                () => continue,
-            };
-            pattern.raise(port, at as u32, value, 0);
-        }
+        let entry = &self.epochs[epoch];
+        let (base, complete) = (self.fences - STEP, entry.outstanding == 0);
+        pattern.tell_neighbours(port, (base, undone), complete, |port, target| {
+            entry.legs.find(target).is_none_or(|leg| {
+                let leg = &entry.legs[leg];
+                if port.signals_follow(target) { leg.head == NIL } else { leg.remote == 0 }
+            })
+        });
         if complete && undone == 0 && pattern.has_sent_all() {
             pattern.stage = Stage::Idle;
             pattern.active = None;
             pattern.grant_at = base + GRANT;
-            self.end_fence(epoch);
-        }
-    }
-
-    /// Sends the marks of the epoch to be learned, which is complete here.
-    pub(super) fn begin_marks(&mut self, port: &mut impl Port, epoch: Key, hop: u64) {
-        let Some(pattern) = &mut self.pattern else { return };
-        let mut unacknowledged = 0;
-        for at in 0..pattern.neighbours.len() {
-            if pattern.neighbours[at].target {
-                unacknowledged += 1;
-                pattern.add_mark(port, at as u32, hop - HOP, MARK, 0);
-            }
-        }
-        pattern.stage = Stage::Marks { epoch, unacknowledged };
-        self.advance_marks(port);
-    }
-
-    /// Looks for marks and acknowledgements, and enters the barrier behind the last one.
-    fn advance_marks<P: Port>(&mut self, port: &mut P) {
-        if !P::NAMES_CHANGES {
-            // Any process may be an origin. This is so in the learning fence only.
-            for distance in 1..self.size {
-                let rank = (u64::from(self.me) + u64::from(distance)) % u64::from(self.size);
-                self.read_marks(port, rank as Rank);
-            }
-        }
-        let Some(pattern) = &mut self.pattern else { return };
-        if let Stage::Marks { epoch, unacknowledged: 0 } = pattern.stage {
-            pattern.stage = Stage::Barrier;
-            self.barrier = Some(Barrier::new(epoch, self.fences - STEP + HOP));
-            self.advance_barrier(port);
-        }
-    }
-
-    /// Takes the mark and the acknowledgement of a process, as far as they have arrived.
-    fn read_marks(&mut self, port: &mut impl Port, rank: Rank) {
-        let Some(pattern) = &mut self.pattern else { return };
-        // A mark may arrive before this process begins the fence.
-        let base = self.fences - if pattern.stage == Stage::Idle { 0 } else { STEP };
-        let word = port.observe(rank, Word::Fence);
-        let Some(bits) = word.checked_sub(base).filter(|bits| *bits < STEP) else { return };
-        if bits & MARK != 0 {
-            let at = pattern.neighbour(rank);
-            if !std::mem::replace(&mut pattern.neighbours[at as usize].origin, true) {
-                let hop =
-                    hop_sent_to(pattern.stage, self.barrier.as_ref(), rank, self.me, self.size);
-                pattern.add_mark(port, at, base, ACK, hop);
-                self.state_changes += 1;
-            }
-        }
-        if bits & ACK != 0
-            && let Some(at) = pattern.find(rank)
-            && let Stage::Marks { unacknowledged, .. } = &mut pattern.stage
-            && !std::mem::replace(&mut pattern.neighbours[at as usize].acknowledged, true)
-        {
-            *unacknowledged -= 1;
-            self.state_changes += 1;
-        }
-    }
-
-    /// A barrier was passed. If it ended the learned epoch, the neighbours are known, and every
-    /// process has granted the next epoch.
-    pub(super) fn barrier_passed(&mut self) {
-        let Some(pattern) = &mut self.pattern else { return };
-        if pattern.stage != Stage::Barrier {
-            return;
-        }
-        pattern.stage = Stage::Idle;
-        pattern.learned = true;
-        pattern.grant_at = self.fences - STEP + GRANT;
-        for neighbour in &mut pattern.neighbours {
-            neighbour.seen = pattern.grant_at;
+            self.end_epoch(epoch);
         }
     }
 
@@ -621,17 +522,11 @@ impl Window {
     }
 }
 
-/// The hop that the learning fence's barrier has sent to a process, which its word must keep.
-fn hop_sent_to(stage: Stage, barrier: Option<&Barrier>, to: Rank, me: Rank, size: u32) -> u64 {
-    let distance = (u64::from(to) + u64::from(size) - u64::from(me)) % u64::from(size);
-    let sent = stage == Stage::Barrier && barrier.is_some_and(|b| b.has_sent_hop(distance));
-    if sent { HOP } else { 0 }
-}
-
 // What is sent.
 impl Pattern {
     /// True if `target` is one that was learned, and its word grants the epoch after the last
     /// complete fence.
+    #[inline(always)]
     fn sees_grant(&mut self, port: &mut impl Port, target: Rank) -> bool {
         let Some(at) = self.find(target) else { return false };
         let neighbour = &mut self.neighbours[at as usize];
@@ -648,10 +543,30 @@ impl Pattern {
         neighbour.target && neighbour.seen >= self.grant_at
     }
 
-    /// Adds a bit to the word of a neighbour, in the fence whose words begin at `base`.
-    fn add_mark(&mut self, port: &mut impl Port, at: u32, base: u64, bit: u64, hop: u64) {
-        let due = self.neighbours[at as usize].due.max(base) + bit;
-        self.raise(port, at, due, hop);
+    /// Tells the neighbours as much as a fence allows whose words begin at `base`, and that waits
+    /// for so many origins. `complete`: so are the operations of this process. `has_left`: those to
+    /// a target are complete, or posted, if a signal cannot overtake them [PR-3].
+    ///
+    /// An origin is granted the next epoch when this process has completed the present one; its own
+    /// operations need not be seen for that, since it issues those of the next epoch after them.
+    #[inline]
+    fn tell_neighbours<P: Port>(
+        &mut self,
+        port: &mut P,
+        (base, undone): (u64, u32),
+        complete: bool,
+        has_left: impl Fn(&P, Rank) -> bool,
+    ) {
+        for at in 0..self.neighbours.len() {
+            let n = &self.neighbours[at];
+            let others = undone - u32::from(undone > 0 && n.is_undone(base));
+            let value = match () {
+                () if n.origin && complete && others == 0 => base + GRANT,
+                () if n.target && (complete || has_left(port, n.rank)) => base + DONE,
+                () => continue,
+            };
+            self.raise(port, at as u32, value, 0);
+        }
     }
 
     /// Raises the word of a neighbour to `value`. `hop`: a hop that was sent already, and that the
