@@ -113,6 +113,7 @@ impl Window {
 
     fn find_route(&mut self, target: Rank) -> bool {
         if self.epochs.len() == 0 && self.fence_view != FenceView::Folded {
+            // No epoch is open, but perhaps that of a fence, which has had no operation yet.
             return false;
         }
         let open =

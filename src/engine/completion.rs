@@ -472,15 +472,6 @@ impl Window {
             if self.pattern.is_some() {
                 self.barrier_passed();
             }
-            self.end_fence(epoch);
-        }
-    }
-
-    /// Ends a fence epoch that is complete; `Key::NONE` is the folded one.
-    pub(super) fn end_fence(&mut self, epoch: Key) {
-        if epoch == Key::NONE {
-            self.state_changes += 1;
-        } else {
             self.end_epoch(epoch);
         }
     }

@@ -121,8 +121,10 @@ impl Window {
         self.fence_view = FenceView::after_fence(assert);
         let complete = match kind {
             FenceKind::Neighbours => self.pass_neighbours(port, waits),
-            _ if self.pattern.is_none() => self.pass_barrier(port, waits),
-            _ => return self.pass_barrier_before_learning(port, assert, waits),
+            FenceKind::Barrier | FenceKind::Learns => {
+                self.fence_called(None, kind, assert);
+                self.pass_barrier(port, waits)
+            }
         };
         if !complete {
             return self.record_fence(kind);
@@ -131,30 +133,9 @@ impl Window {
         Outcome::Complete
     }
 
-    /// The barrier of a fence without a record, in a window that will learn a pattern.
-    fn pass_barrier_before_learning(
-        &mut self,
-        port: &mut impl Port,
-        assert: Assert,
-        mut waits: impl FnMut() -> bool,
-    ) -> Outcome {
-        let kind = FenceKind::Barrier;
-        self.fence_called(None, kind, assert);
-        self.barrier = Some(Barrier::new(Key::NONE, self.count_fence()));
-        self.advance_barrier(port);
-        while self.barrier.is_some() {
-            if !waits() {
-                return self.record_fence(kind);
-            }
-            port.poll();
-            self.advance_barrier(port);
-        }
-        Outcome::Complete
-    }
-
-    /// The barrier of a fence without a record, in a window without a pattern. It reads only the
-    /// word that it waits for, so that the next hop leaves sooner. False if it is not complete when
-    /// `waits` returns false.
+    /// The barrier of a fence without a record, which learns nothing, so there are no marks. It
+    /// reads only the word that it waits for, so that the next hop leaves sooner. False if it is
+    /// not complete when `waits` returns false.
     #[inline]
     fn pass_barrier(&mut self, port: &mut impl Port, mut waits: impl FnMut() -> bool) -> bool {
         let mut barrier = Barrier::new(Key::NONE, self.count_fence());

@@ -21,7 +21,7 @@ impl Window {
         // A single neighbour's word does not change what it is told, and reading the word may take
         // as long as a cache line needs to get here.
         let mut undone = match is_single {
-            true => pattern.neighbours.iter().filter(|n| n.is_undone(base)).count() as u32,
+            true => pattern.known_undone(base),
             false => pattern.count_undone(port, base),
         };
         let (mut told_of, mut gives_up) = (u32::MAX, false);

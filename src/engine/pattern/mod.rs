@@ -193,6 +193,12 @@ impl Pattern {
             || !self.has_sent_all()
     }
 
+    /// Number of origins that are not known to be done with the fence whose words begin at `base`.
+    #[inline]
+    fn known_undone(&self, base: u64) -> u32 {
+        self.neighbours.iter().filter(|neighbour| neighbour.is_undone(base)).count() as u32
+    }
+
     pub(super) fn has_sent_all(&self) -> bool {
         self.unsent.is_empty()
     }
@@ -414,9 +420,8 @@ impl Window {
         let Some(pattern) = &mut self.pattern else { return };
         if pattern.stage == Stage::Idle {
             self.fences += STEP;
-            let base = self.fences - STEP;
-            let undone = pattern.neighbours.iter().filter(|n| n.is_undone(base)).count();
-            pattern.stage = Stage::Neighbours { epoch, undone: undone as u32 };
+            let undone = pattern.known_undone(self.fences - STEP);
+            pattern.stage = Stage::Neighbours { epoch, undone };
             if let [_] = pattern.neighbours[..] {
                 // Its word does not change what it is told, and reading the word may take as long
                 // as a cache line needs to get here.
