@@ -62,7 +62,7 @@ static void make_windows(void)
         for (int i = 0; i < PLACES; i++)
             base[s][i] = 0;
     }
-    MPIX_Win_set_num_notify(win[NOTIFIED], MPI_INFO_NULL, 1);
+    MPIX_Win_set_num_notify(win[NOTIFIED], MPI_INFO_NULL, 2);
     MPI_Win_lock_all(0, win[NOTIFIED]);
     MPI_Win_fence(0, win[PATTERN]);
     MPI_Win_fence(0, win[BARRIER]);
@@ -93,13 +93,14 @@ static void exchange(enum series s, int64_t round)
         int side = number == 1 ? 0 : 1 - n; /* its left neighbour's right one */
         if (s == NOTIFIED)
             MPIX_Put_notify(&value, 1, MPI_INT64_T, neighbours[n], place(side, round), 1,
-                            MPI_INT64_T, 0, win[s]);
+                            MPI_INT64_T, side, win[s]);
         else
             MPI_Put(&value, 1, MPI_INT64_T, neighbours[n], place(side, round), 1, MPI_INT64_T,
                     win[s]);
     }
-    if (s == NOTIFIED)
-        MPIX_Win_notify_threshold(win[s], 0, round * number);
+    if (s == NOTIFIED) /* a counter for each: one of them may be a round ahead of the other */
+        for (int side = 0; side < number; side++)
+            MPIX_Win_notify_threshold(win[s], side, round);
     else
         MPI_Win_fence(0, win[s]);
     for (int n = 0; n < number; n++)

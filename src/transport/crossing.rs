@@ -14,6 +14,8 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use crate::transport::trials::{Trials, Turn};
+
 /// Shortest copy with streaming stores. Shorter contents stay in caches.
 const STREAMED: usize = 1024;
 
@@ -32,24 +34,13 @@ pub(crate) enum Way {
 /// less than a third of the time. Measured were 0.4 to 1.8 of the time of ordinary stores between
 /// near processors, and 0.15 to 0.3 between distant ones.
 ///
-/// Virtual processors move, so the trial is repeated. A new ring begins with the stores that were
-/// better in the process's latest trial.
+/// A new ring begins with the stores that were better in the process's latest trial. Before the
+/// first trial, all slots are used once: until then, no reader has them in its cache.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stores {
-    best: Way,
-    /// Least times of the trial, in picoseconds per byte.
-    least: [u64; 2],
-    /// Contents until the end of the next trial.
-    left: u32,
-    interval: u32,
-}
+pub(crate) struct Stores(Trials<2>);
 
-/// Contents of a trial: the first half by ordinary stores, the second half by streaming ones.
-const TRIAL: u32 = 6;
-/// Contents between two trials, at first and at most. First all slots are used once: before that,
-/// no reader has them in its cache.
-const INTERVAL_MIN: u32 = 16;
-const INTERVAL_MAX: u32 = 512;
+const WAYS: [Way; 2] = [Way::Ordinary, Way::Streaming];
+
 /// How many times as long ordinary stores must take.
 const WORTHWHILE: u64 = 3;
 
@@ -62,8 +53,7 @@ impl Stores {
     }
 
     const fn beginning(best: Way) -> Self {
-        let (left, interval) = (INTERVAL_MIN + TRIAL, INTERVAL_MIN);
-        Stores { best, least: [u64::MAX; 2], left, interval }
+        Stores(Trials::new(best as usize))
     }
 
     /// Stores a content of so many bytes by `copy`, which makes its copies by [`copy_out`].
@@ -73,36 +63,23 @@ impl Stores {
         if bytes < STREAMED {
             return copy(Way::Ordinary);
         }
-        let Some(way) = self.next() else { return copy(self.best) };
+        let way = match self.0.next() {
+            Turn::Best(way) => return copy(WAYS[way]),
+            Turn::Trial(way) => way,
+        };
         let begin = Instant::now();
-        copy(way);
+        copy(WAYS[way]);
         self.note(way, begin.elapsed(), bytes);
-    }
-
-    /// The way of the next content if it is on trial.
-    #[inline]
-    fn next(&mut self) -> Option<Way> {
-        self.left -= 1;
-        let way = if self.left >= TRIAL / 2 { Way::Ordinary } else { Way::Streaming };
-        (self.left < TRIAL).then_some(way)
     }
 
     /// Notes the time of a content on trial.
     #[cold]
-    fn note(&mut self, way: Way, took: Duration, bytes: usize) {
-        let took = took.as_nanos() as u64 * 1000 / bytes as u64;
-        let least = &mut self.least[way as usize];
-        *least = took.max(1).min(*least);
-        if self.left > 0 {
-            return;
+    fn note(&mut self, way: usize, took: Duration, bytes: usize) {
+        if let Some([ordinary, streaming]) = self.0.note(way, took, bytes) {
+            let is_worthwhile = ordinary > streaming.saturating_mul(WORTHWHILE);
+            STREAMING.store(is_worthwhile, Relaxed);
+            self.0.settle(if is_worthwhile { Way::Streaming } else { Way::Ordinary } as usize);
         }
-        let [ordinary, streaming] = self.least;
-        let is_worthwhile = ordinary > streaming.saturating_mul(WORTHWHILE);
-        STREAMING.store(is_worthwhile, Relaxed);
-        let best = if is_worthwhile { Way::Streaming } else { Way::Ordinary };
-        let interval = (2 * self.interval).min(INTERVAL_MAX);
-        self.interval = if best == self.best { interval } else { INTERVAL_MIN };
-        (self.best, self.least, self.left) = (best, [u64::MAX; 2], self.interval + TRIAL);
     }
 }
 
@@ -237,11 +214,11 @@ mod tests {
     fn streamed(stores: &mut Stores, contents: u32, [ordinary, streaming]: [u64; 2]) -> u32 {
         let mut number = 0;
         for _ in 0..contents {
-            let trial = stores.next();
-            let way = trial.unwrap_or(stores.best);
-            number += u32::from(way == Way::Streaming);
-            let took = if way == Way::Streaming { streaming } else { ordinary };
-            if trial.is_some() {
+            let turn = stores.0.next();
+            let (Turn::Best(way) | Turn::Trial(way)) = turn;
+            number += u32::from(WAYS[way] == Way::Streaming);
+            if turn == Turn::Trial(way) {
+                let took = [ordinary, streaming][way];
                 stores.note(way, Duration::from_nanos(took), 2048);
             }
         }

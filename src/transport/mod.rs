@@ -18,6 +18,8 @@ pub mod shm;
 pub mod sim;
 #[cfg(target_arch = "x86_64")]
 mod streaming;
+#[cfg_attr(not(feature = "host"), allow(dead_code))]
+mod trials;
 
 pub use agreement::Proposal;
 pub(crate) use copy::{copy, expect_several_threads};

@@ -8,8 +8,8 @@ use std::time::Duration;
 /// How to make a long copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// By a string instruction, through the caches.
-    String,
+    /// Through the caches.
+    Cached,
     /// By streaming stores, past the caches.
     Streaming,
 }
@@ -18,14 +18,14 @@ pub(super) enum Way {
 /// other way has left them, or touch pages for the first time.
 const TRIAL: u32 = 4;
 const COUNTED: u32 = 2;
-/// Copies between two trials of the string instruction, at first and at most.
+/// Copies between two trials of copies through the caches, at first and at most.
 const INTERVAL_MIN: u32 = 8;
 const INTERVAL_MAX: u32 = 512;
 
 /// Shortest copy that has a choice. A shorter one is made mostly within the caches.
 pub(super) const SHORTEST: usize = 512 * 1024;
 /// Bytes of the latest long copies whose places are likely in a cache. Where copies took turns
-/// among places of 1 MiB, the string instruction took 75 µs for each up to this sum, and 155 µs
+/// among places of 1 MiB, copies through the caches took 75 µs each up to this sum, and 155 µs
 /// from twice as many bytes on; streaming stores 80 and 120 µs.
 const NEAR: usize = 32 << 20;
 /// Copies that are remembered: as many of the shortest as make up [`NEAR`] bytes.
@@ -33,9 +33,9 @@ const REMEMBERED: usize = NEAR / SHORTEST;
 
 /// The latest long copies of a thread.
 ///
-/// A copy to the place of one of them finds that place in a cache, if the string instruction made
-/// the earlier one. Times do not tell: if streaming stores made it, the place is in no cache, and a
-/// copy by the string instruction is slow too.
+/// A copy to the place of one of them finds that place in a cache, if the earlier one went through
+/// the caches. Times do not tell: if streaming stores made it, the place is in no cache, and a copy
+/// through the caches is slow too.
 #[derive(Debug)]
 pub(super) struct Recent {
     /// Where they went, and their bytes. A ring.
@@ -65,14 +65,14 @@ impl Recent {
 
 /// The faster way to make copies of about one length to places that are in no cache.
 ///
-/// As long as the string instruction's time does not change, streaming stores are not tried again:
+/// As long as the time through the caches does not change, streaming stores are not tried again:
 /// a trial moves data out of the caches, if they are there after all.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Faster {
     /// Moving averages of the times, in nanoseconds, by way. 0: not known.
     times: [u32; 2],
-    /// The string instruction's time when streaming stores were last tried.
-    string_at_trial: u32,
+    /// The time through the caches when streaming stores were last tried.
+    cached_at_trial: u32,
     best: Way,
     /// The way in use: the best, or one on trial.
     way: Way,
@@ -83,9 +83,9 @@ pub(super) struct Faster {
 
 impl Faster {
     pub(super) const fn new() -> Self {
-        let (best, way) = (Way::String, Way::String);
-        let (times, string_at_trial) = ([0; 2], 0);
-        Faster { times, string_at_trial, best, way, left: TRIAL, interval: INTERVAL_MIN }
+        let (best, way) = (Way::Cached, Way::Cached);
+        let (times, cached_at_trial) = ([0; 2], 0);
+        Faster { times, cached_at_trial, best, way, left: TRIAL, interval: INTERVAL_MIN }
     }
 
     /// The way of the next copy.
@@ -101,14 +101,14 @@ impl Faster {
             self.average(took);
         }
         let may_change = match (on_trial, self.best) {
-            (false, Way::String) => self.string_has_changed(),
+            (false, Way::Cached) => self.cached_has_changed(),
             _ => self.left == 0,
         };
         match on_trial {
             _ if !may_change => {}
             true => self.end_trial(),
             false => {
-                self.way = if self.best == Way::String { Way::Streaming } else { Way::String };
+                self.way = if self.best == Way::Cached { Way::Streaming } else { Way::Cached };
                 self.left = TRIAL;
             }
         }
@@ -125,19 +125,19 @@ impl Faster {
         };
     }
 
-    /// Whether the string instruction's time differs by a third from that at the last trial.
-    fn string_has_changed(&self) -> bool {
-        let (now, before) = (u64::from(self.times[0]), u64::from(self.string_at_trial));
+    /// Whether the time through the caches differs by a third from that at the last trial.
+    fn cached_has_changed(&self) -> bool {
+        let (now, before) = (u64::from(self.times[0]), u64::from(self.cached_at_trial));
         3 * now > 4 * before || 4 * now < 3 * before
     }
 
     fn end_trial(&mut self) {
-        let [string, streaming] = self.times;
-        let best = if streaming != 0 && streaming < string { Way::Streaming } else { Way::String };
+        let [cached, streaming] = self.times;
+        let best = if streaming != 0 && streaming < cached { Way::Streaming } else { Way::Cached };
         self.interval =
             if best == self.best { (2 * self.interval).min(INTERVAL_MAX) } else { INTERVAL_MIN };
         if streaming != 0 {
-            self.string_at_trial = string;
+            self.cached_at_trial = cached;
         }
         (self.best, self.way, self.left) = (best, best, self.interval);
     }
@@ -148,12 +148,12 @@ mod tests {
     use super::*;
 
     /// Makes copies that take these times, in microseconds. Returns the number of streaming ones.
-    fn copies(faster: &mut Faster, count: u32, [string, streaming]: [u64; 2]) -> u32 {
+    fn copies(faster: &mut Faster, count: u32, [cached, streaming]: [u64; 2]) -> u32 {
         let mut streamed = 0;
         for _ in 0..count {
             let way = faster.way();
             streamed += u32::from(way == Way::Streaming);
-            let took = if way == Way::Streaming { streaming } else { string };
+            let took = if way == Way::Streaming { streaming } else { cached };
             faster.note(Duration::from_micros(took));
         }
         streamed

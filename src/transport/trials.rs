@@ -1,0 +1,120 @@
+//! Which of several ways to do the same is the fastest here and now, learned from their times.
+//!
+//! Processors differ in what they do fast, and virtual ones move. So all ways are tried again and
+//! again, more and more seldom while the best one stays the best.
+
+use std::time::Duration;
+
+/// Turns of a trial that each way has.
+const EACH: u32 = 3;
+/// Turns between two trials, at first and at most.
+const INTERVAL_MIN: u32 = 16;
+const INTERVAL_MAX: u32 = 512;
+
+/// The ways by number, and the trial of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trials<const WAYS: usize> {
+    best: usize,
+    /// Least times of the trial, in picoseconds per byte.
+    least: [u64; WAYS],
+    /// Turns until the end of the next trial.
+    left: u32,
+    interval: u32,
+}
+
+/// How to take a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// In the best way.
+    Best(usize),
+    /// In the way on trial: its time is to be noted.
+    Trial(usize),
+}
+
+impl<const WAYS: usize> Trials<WAYS> {
+    const TRIAL: u32 = EACH * WAYS as u32;
+
+    /// `best`: what is used until the first trial.
+    pub(super) const fn new(best: usize) -> Self {
+        let (left, interval) = (INTERVAL_MIN + Self::TRIAL, INTERVAL_MIN);
+        Trials { best, least: [u64::MAX; WAYS], left, interval }
+    }
+
+    /// The next turn.
+    #[inline]
+    pub(super) fn next(&mut self) -> Turn {
+        self.left -= 1;
+        if self.left >= Self::TRIAL {
+            return Turn::Best(self.best);
+        }
+        Turn::Trial(WAYS - 1 - (self.left / EACH) as usize)
+    }
+
+    /// Notes the time of a turn on trial. At the end of a trial, returns the least times of all
+    /// ways, in picoseconds per byte; [`settle`](Self::settle) says what follows from them.
+    #[cold]
+    pub(super) fn note(&mut self, way: usize, took: Duration, bytes: usize) -> Option<[u64; WAYS]> {
+        let took = took.as_nanos() as u64 * 1000 / bytes as u64;
+        self.least[way] = took.max(1).min(self.least[way]);
+        (self.left == 0).then_some(self.least)
+    }
+
+    /// Ends a trial.
+    pub(super) fn settle(&mut self, best: usize) {
+        let interval = (2 * self.interval).min(INTERVAL_MAX);
+        self.interval = if best == self.best { interval } else { INTERVAL_MIN };
+        *self = Trials {
+            left: self.interval + Self::TRIAL,
+            interval: self.interval,
+            ..Self::new(best)
+        };
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Takes turns of 1000 bytes in ways that take these times, in nanoseconds. Returns how many
+    /// were taken in the second way.
+    fn turns(trials: &mut Trials<2>, count: u32, times: [u64; 2]) -> u32 {
+        let mut second = 0;
+        for _ in 0..count {
+            let turn = trials.next();
+            let (Turn::Best(way) | Turn::Trial(way)) = turn;
+            second += way as u32;
+            if turn == Turn::Trial(way)
+                && let Some([first, other]) =
+                    trials.note(way, Duration::from_nanos(times[way]), 1000)
+            {
+                trials.settle(usize::from(other < first));
+            }
+        }
+        second
+    }
+
+    #[test]
+    fn the_best_way_is_found_again_when_times_change() {
+        let mut trials = Trials::new(0);
+        assert!(turns(&mut trials, 1000, [100, 120]) < 40);
+        assert!(turns(&mut trials, 2000, [100, 80]) > 1400, "the second became faster");
+        assert!(turns(&mut trials, 10_000, [100, 80]) > 9900, "trials become rare");
+        assert!(turns(&mut trials, 2000, [60, 80]) < 600, "the first became faster");
+    }
+
+    #[test]
+    fn a_single_long_time_does_not_decide() {
+        let mut trials = Trials::<2>::new(0);
+        let mut slow = true;
+        loop {
+            if let Turn::Trial(way) = trials.next() {
+                let took =
+                    if way == 1 && std::mem::take(&mut slow) { 900 } else { 100 + way as u64 };
+                if let Some(least) = trials.note(way, Duration::from_nanos(took), 1000) {
+                    assert_eq!(least, [100, 101], "in picoseconds per byte");
+                    break;
+                }
+            }
+        }
+    }
+}
