@@ -5,15 +5,15 @@
 
 use std::time::Duration;
 
-/// Turns of a trial that each way has.
+/// Turns of a trial that each way has, if nothing else is said.
 const EACH: u32 = 3;
 /// Turns between two trials, at first and at most.
 const INTERVAL_MIN: u32 = 16;
 const INTERVAL_MAX: u32 = 512;
 
-/// The ways by number, and the trial of them.
+/// The ways by number, and the trial of them, which has `TURNS` turns of each.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Trials<const WAYS: usize> {
+pub(super) struct Trials<const WAYS: usize, const TURNS: u32 = EACH> {
     best: usize,
     /// Least times of the trial, in picoseconds per byte.
     least: [u64; WAYS],
@@ -31,8 +31,8 @@ pub(super) enum Turn {
     Trial(usize),
 }
 
-impl<const WAYS: usize> Trials<WAYS> {
-    const TRIAL: u32 = EACH * WAYS as u32;
+impl<const WAYS: usize, const TURNS: u32> Trials<WAYS, TURNS> {
+    const TRIAL: u32 = TURNS * WAYS as u32;
 
     /// `best`: what is used until the first trial.
     pub(super) const fn new(best: usize) -> Self {
@@ -47,7 +47,7 @@ impl<const WAYS: usize> Trials<WAYS> {
         if self.left >= Self::TRIAL {
             return Turn::Best(self.best);
         }
-        Turn::Trial(WAYS - 1 - (self.left / EACH) as usize)
+        Turn::Trial(WAYS - 1 - (self.left / TURNS) as usize)
     }
 
     /// Notes the time of a turn on trial. At the end of a trial, returns the least times of all

@@ -7,7 +7,7 @@
 //! allowed.
 //!
 //! Other puts and gets are copied by cross-memory attach from the start: several by one system call
-//! ([`super::gather`]), or by both processes ([`super::reference`]). Of three ways to copy a long
+//! ([`super::short`]), or by both processes ([`super::reference`]). Of three ways to copy a long
 //! one, the fastest is learned: alone, divided, and through the channel, where both processors copy
 //! all bytes. Those of derived datatypes have two ways ([`super::scattered`]).
 
@@ -40,11 +40,6 @@ const IDLE_CHECKS: u32 = 10;
 /// Times that this process yields its processor to a target that was preempted while it held the
 /// consumer lock: several time slices.
 const YIELDS: u32 = 10_000;
-/// What an operation costs that is not complete on return, beside the channel: its record, the
-/// sweeps that find it complete, the wait. With 4 KiB, 0.38 µs where a cache line took 0.02 µs, and
-/// 0.6 µs where it took 0.11.
-const CHANNEL_REST: Duration = Duration::from_nanos(400);
-
 /// Result of assisting a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Assistance {
@@ -182,7 +177,7 @@ impl Channels {
 
     /// Starts an operation of at most [`SHORT`] bytes through the channel.
     #[inline(always)]
-    fn post_slot(&mut self, index: u32, op: &Op, ticket: Ticket) -> Posted {
+    pub(super) fn post_slot(&mut self, index: u32, op: &Op, ticket: Ticket) -> Posted {
         let posted = self.outboxes[index as usize].post(op, ticket);
         if posted != Posted::NoResource {
             self.activate(index);
@@ -218,7 +213,7 @@ impl Channels {
     }
 
     #[inline(always)]
-    fn activate(&mut self, index: u32) {
+    pub(super) fn activate(&mut self, index: u32) {
         let outbox = &mut self.outboxes[index as usize];
         if !outbox.active {
             outbox.active = true;
@@ -227,28 +222,16 @@ impl Channels {
     }
 
     /// Copies a put or get by cross-memory attach: alone, together with others, or together with
-    /// the target. See [`super::gather`] and [`super::reference`].
+    /// the target. See [`super::short`] and [`super::reference`].
     #[inline(never)]
     fn post_copy(&mut self, index: u32, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> Posted {
         if op.len >= DIVIDED_MIN {
             return self.post_divided(index, op, ticket, shapes);
         }
-        let outbox = &mut self.outboxes[index as usize];
         if op.len < GATHERED_MAX {
-            if !outbox.gather.takes(op.kind) {
-                self.copy_gathered(index);
-            }
-            let there = self.context.parts.rank(op.target).info.0.memory + op.disp;
-            let outbox = &mut self.outboxes[index as usize];
-            if outbox.gather.add(op, ticket, there) {
-                if outbox.gather.is_full() {
-                    self.copy_gathered(index);
-                }
-                self.activate(index);
-                return Posted::Pending;
-            }
             return self.post_short(index, op, ticket, shapes);
-        } else if outbox.post_reference(op, ticket) {
+        }
+        if self.outboxes[index as usize].post_reference(op, ticket) {
             self.activate(index);
             self.wake(index);
             return Posted::Pending;
@@ -258,36 +241,18 @@ impl Channels {
 
     /// Whether short puts and gets are copied in the way that has been the faster. Where ranks
     /// share cores, the kernel copies them all.
-    fn learns(&self) -> bool {
+    pub(super) fn learns(&self) -> bool {
         self.by_kernel_min == BY_KERNEL_MIN
     }
 
-    /// Copies a short put or get in the way that has been the faster for its length: by
-    /// cross-memory attach, or through the channel if the target polls. A system call takes from a
-    /// third of a microsecond to more than one, a round trip of the channel about the same.
-    #[allow(clippy::disallowed_methods, reason = "only to learn which way is the faster")]
-    fn post_short(&mut self, index: u32, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> Posted {
-        let polls = &self.context.parts.rank(op.target).polls.0;
-        if !self.learns() || self.outboxes[index as usize].stall.known_unresponsive(polls) {
-            return self.post_alone(index, op, ticket, shapes);
-        }
-        let class = adaptive::class(op.len, BY_KERNEL_MIN);
-        let Choice { way, timed } = self.outboxes[index as usize].short_ways[class].choose();
-        let begin = timed.then(Instant::now);
-        let posted = match way {
-            Way::Channel if op.len <= SHORT as u64 => self.post_slot(index, op, ticket),
-            Way::Channel => self.post_long(index, op, ticket, shapes),
-            _ => self.post_alone(index, op, ticket, shapes),
-        };
-        if let Some(took) = self.end_trial(index, begin, posted) {
-            let rest = if way == Way::Channel { CHANNEL_REST } else { Duration::ZERO };
-            self.outboxes[index as usize].short_ways[class].note(way, took + rest);
-        }
-        posted
-    }
-
     /// Copies a put or get by cross-memory attach.
-    fn post_alone(&mut self, index: u32, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> Posted {
+    pub(super) fn post_alone(
+        &mut self,
+        index: u32,
+        op: &Op,
+        ticket: Ticket,
+        shapes: &mut Shapes,
+    ) -> Posted {
         if self.copy(op, 0, op.len as usize) {
             Posted::Complete
         } else {
@@ -333,7 +298,7 @@ impl Channels {
     }
 
     /// Copies the operations that wait for a common system call.
-    fn copy_gathered(&mut self, index: u32) -> bool {
+    pub(super) fn copy_gathered(&mut self, index: u32) -> bool {
         let outbox = &mut self.outboxes[index as usize];
         if outbox.gather.is_empty() {
             return false;
@@ -370,7 +335,13 @@ impl Channels {
     /// cross-memory attach is not allowed. A put or get with a notification is copied by
     /// cross-memory attach, and only its notification goes through the channel.
     #[cold]
-    fn post_long(&mut self, index: u32, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> Posted {
+    pub(super) fn post_long(
+        &mut self,
+        index: u32,
+        op: &Op,
+        ticket: Ticket,
+        shapes: &mut Shapes,
+    ) -> Posted {
         if !self.outboxes[index as usize].begin_long(op, ticket, shapes, false) {
             return Posted::NoResource;
         }
@@ -483,7 +454,7 @@ impl Channels {
     }
 
     /// Drives an outbox while `unfinished`, or until it stops moving and cannot be assisted.
-    fn drive_while(&mut self, index: u32, unfinished: impl Fn(&Outbox) -> bool) {
+    pub(super) fn drive_while(&mut self, index: u32, unfinished: impl Fn(&Outbox) -> bool) {
         let parts = self.context.parts;
         let polls = &parts.rank(self.outboxes[index as usize].target).polls.0;
         let (mut idle, mut checks_left, mut yields) = (0, IDLE_CHECKS, 0);
@@ -656,6 +627,7 @@ impl Channels {
                 return Some(finished);
             }
             if outbox.is_idle() {
+                outbox.end_burst();
                 outbox.active = false;
                 self.active.swap_remove(self.cursor);
             } else {

@@ -36,16 +36,22 @@ impl Gather {
         self.is_empty() && self.tendency.skips()
     }
 
-    /// Adds an operation on memory of the target at `there`, if operations are worth collecting.
-    /// The caller must first [`run`](Self::run) what is of another kind.
-    pub(super) fn add(&mut self, op: &Op, ticket: Ticket, there: u64) -> bool {
-        if self.is_empty() && !self.tendency.tries() {
-            return false;
-        }
+    /// Whether an operation is to be collected. If not, it counts.
+    pub(super) fn tries(&mut self) -> bool {
+        !self.is_empty() || self.tendency.tries()
+    }
+
+    /// Notes whether operations came together that were not collected here.
+    pub(super) fn note(&mut self, together: bool) {
+        self.tendency.note(together);
+    }
+
+    /// Adds an operation on memory of the target at `there`. The caller must first
+    /// [`run`](Self::run) what is of another kind.
+    pub(super) fn add(&mut self, op: &Op, ticket: Ticket, there: u64) {
         self.batch.push(buffer_of(op) as *mut u8, there, op.len as usize);
         self.ops.push((*op, ticket));
         self.bytes += op.len;
-        true
     }
 
     /// Whether an operation of this kind may be added.

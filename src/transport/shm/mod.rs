@@ -55,6 +55,7 @@ mod scratch;
 mod segment;
 mod segment_cache;
 mod setup;
+mod short;
 mod stall;
 #[doc(hidden)]
 pub mod tags;

@@ -17,6 +17,7 @@ use super::protocol::publish;
 use super::reference::References;
 use super::run_list::{self, RUNS_MAX, RunList, StridedRun};
 use super::scattered::SCATTERED_CLASSES;
+use super::short::Bursts;
 use super::stall::StallDetector;
 
 /// Longest operation, in bytes, that is sent in one slot. For these, a second slot does not pay.
@@ -108,6 +109,8 @@ pub(super) struct Outbox {
     references: References,
     /// Short puts or gets that wait for a common system call.
     pub(super) gather: Gather,
+    /// How to make those that come together.
+    pub(super) bursts: Bursts,
     /// How to make short puts and gets that come alone, by the class of their length.
     pub(super) short_ways: [Fastest; CLASSES],
     /// How to copy long puts and gets, by the binary logarithm of their length.
@@ -155,6 +158,7 @@ impl Outbox {
             stall: StallDetector::new(polls),
             references: References::default(),
             gather: Gather::default(),
+            bursts: Bursts::new(),
             long_ways: [Fastest::of(COPIES); CLASSES],
             short_ways: [Fastest::of_short(TWO_WAYS); CLASSES],
             accumulate_ways: [Fastest::of(TWO_WAYS); CLASSES],
