@@ -13,8 +13,7 @@ use crate::mpi::rma::call::{
 };
 use crate::mpi::rma::fast_path;
 use crate::mpi::window::set_number;
-use crate::runtime::looks::Pace;
-use crate::runtime::progress::{FocusedPoll, step};
+use crate::runtime::progress::{CounterWait, FocusedPoll, step, sweep};
 use crate::runtime::window::CounterOutput;
 use crate::runtime::{Guard, Scope, Window, with_port};
 
@@ -64,13 +63,6 @@ fn look(window: &mut Window, range: Range) -> Option<Notified> {
     })
 }
 
-/// Whether the first counter is high enough.
-fn has_counted(window: &mut Window, range: Range) -> bool {
-    with_port!(&mut window.port, port => {
-        window.engine.has_counted(port, range.first, range.expected)
-    })
-}
-
 /// Blocks until `look` finds a counter that is high enough. Polls only the counters at first, and
 /// makes progress if they do not change for a while.
 fn block(guard: Guard, mut look: impl FnMut(&mut Window) -> bool) -> Done {
@@ -90,16 +82,11 @@ fn wait_for_one(mut guard: Guard, range: Range) -> Done {
     if pause::in_task() {
         return wait_in_task(guard, range, CounterOutput::none());
     }
-    window.lead.pause();
-    let mut pace = Pace::from(window.engine.last_count(range.first).unwrap_or(0));
-    block(guard, |window| {
-        if has_counted(window, range) {
-            window.lead.learn(window.engine.had_counted(range.first, range.expected + 1));
-            return true;
-        }
-        pace.pause(window.engine.last_count(range.first).unwrap_or(0), range.expected);
-        false
-    })
+    let mut wait = CounterWait::begin(window, range.first, range.expected);
+    let id = guard.windows.called_id();
+    let mut guard = wait_unless_broken(guard, id, |window| wait.look(window))?;
+    guard[id].answers = true;
+    Ok(())
 }
 
 /// Starts a nonblocking wait.
@@ -109,6 +96,9 @@ fn start(
     output: CounterOutput,
     request: Out<'_, MPI_Request>,
 ) -> Done {
+    if look(guard.windows.called(), range).is_none() {
+        drive_before(&mut guard);
+    }
     let ours = guard.windows.called();
     let (outcome, found) = with_port!(&mut ours.port, port => {
         ours.engine.await_counters(port, range.first, range.number, range.expected)
@@ -119,6 +109,13 @@ fn start(
         (Outcome::Complete, None) => {}
     }
     deliver(guard, outcome, Scope::Operation, request)
+}
+
+/// A call of ours drives everything [PR-1]. One that makes a request for a counter does so before:
+/// afterwards it may find the counter high enough, and would have to complete the request at the
+/// host, which takes longer than the wait for it.
+fn drive_before(guard: &mut Guard) {
+    sweep(guard);
 }
 
 /// The thresholds of a wait for `number` counters; without an array, 1 for each.
@@ -143,6 +140,7 @@ fn start_all(
     output: CounterOutput,
     request: Out<'_, MPI_Request>,
 ) -> Done {
+    drive_before(&mut guard);
     let ours = guard.windows.called();
     let (outcome, values) = with_port!(&mut ours.port, port => {
         ours.engine.await_all_counters(port, first, thresholds)
@@ -246,7 +244,7 @@ window_calls! { win;
             require(flag, "flag is NULL")?;
             let window = guard.windows.called();
             let range = own(window, notification_idx, 1, expected)?;
-            let reached = has_counted(window, range);
+            let reached = window.has_counted(range.first, range.expected);
             if !reached {
                 not_complete(guard)?;
             }

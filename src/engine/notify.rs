@@ -168,6 +168,16 @@ impl Window {
         Some(found)
     }
 
+    /// Ends a pending wait for one counter, which the caller goes on with: for which one, and what
+    /// it waits for. Its request is not reported. `None`: it waits for several, or is complete.
+    pub fn take_over(&mut self, request: RequestId) -> Option<(u32, u64)> {
+        let waits = &mut self.notifications.waits;
+        let watch = waits.get(request).filter(|watch| watch.number == 1 && !watch.of_list)?;
+        waits.remove(request);
+        self.requests.withdraw(request);
+        Some((watch.first, watch.expected))
+    }
+
     /// Takes a wait as far as its counters allow. If it ends, removes it and returns the counter
     /// that it looked at last.
     fn follow(&mut self, port: &mut impl Port, mut watch: Watch) -> Option<Notified> {

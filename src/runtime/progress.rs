@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::collectives;
 use super::continuations::{self, Thread, any_runnable};
+use super::looks::Pace;
 use super::pause;
 use super::process::{Guard, Host, State, enter, is_wanted, multiple, try_enter};
 use super::registry::{Attended, WindowId, nothing_attended};
@@ -371,6 +372,38 @@ impl FocusedPoll {
             std::hint::spin_loop();
         }
         false
+    }
+}
+
+/// The looks of a call that waits until a counter is at least as high as expected.
+#[derive(Debug)]
+pub(crate) struct CounterWait {
+    counter: u32,
+    expected: u64,
+    focused: FocusedPoll,
+    pace: Pace,
+}
+
+impl CounterWait {
+    /// Begins to wait. Pauses, if the waits before suggest it.
+    pub(crate) fn begin(window: &Window, counter: u32, expected: u64) -> Self {
+        window.lead.pause();
+        let pace = Pace::from(window.engine.last_count(counter).unwrap_or(0));
+        CounterWait { counter, expected, focused: FocusedPoll::default(), pace }
+    }
+
+    /// One round of looks. True if the counter is high enough.
+    pub(crate) fn look(&mut self, window: &mut Window) -> bool {
+        let CounterWait { counter, expected, focused, pace } = self;
+        let (counter, expected) = (*counter, *expected);
+        focused.look(window, |window| {
+            if window.has_counted(counter, expected) {
+                window.lead.learn(window.engine.had_counted(counter, expected + 1));
+                return true;
+            }
+            pace.pause(window.engine.last_count(counter).unwrap_or(0), expected);
+            false
+        })
     }
 }
 

@@ -320,6 +320,37 @@ fn a_wait_can_be_withdrawn() {
     w.finish();
 }
 
+/// A wait for one counter that a call goes on with is never reported. Waits for several counters
+/// and complete ones stay.
+#[test]
+fn a_wait_for_one_counter_can_be_taken_over() {
+    let mut w = World::new(2);
+    let mut start = |index, number| match w
+        .raw(1, |window, port| window.await_counters(port, index, number, 1))
+    {
+        (Outcome::Pending(request), None) => request,
+        other => panic!("{other:?}"),
+    };
+    let (one, several) = (start(3, 1), start(4, 2));
+    let take = |w: &mut World, request| w.raw(1, |window, _| window.take_over(request));
+    assert_eq!(take(&mut w, several), None);
+    assert_eq!(take(&mut w, one), Some((3, 1)));
+    assert_eq!(take(&mut w, one), None, "only once");
+    assert!(!w.window(1).is_pending(one) && w.window(1).is_pending(several));
+    w.rank(0).shared(1);
+    w.notify(0, 1, 3);
+    w.notify(0, 1, 5);
+    while w.window(1).is_pending(several) {
+        one_step(&mut w);
+    }
+    assert_eq!(w.raw(1, |window, _| window.next_completed()), Some(several));
+    assert_eq!(w.raw(1, |window, _| window.next_completed()), None);
+    assert_eq!(take(&mut w, several), None);
+    assert!(!w.window(1).awaits_counters() && w.window(1).is_quiet());
+    w.rank(0).unlock(1);
+    w.finish();
+}
+
 /// A pending wait keeps the window from being quiet.
 #[test]
 fn a_pending_wait_keeps_the_window_from_being_quiet() {

@@ -19,7 +19,17 @@ const PARTS: &[(&str, &[&str])] = &[
     ("transport/members", &["engine"]),
     ("transport/peers", &["engine"]),
     ("transport/sim", &["engine", "transport/datatype"]),
-    ("transport/shm", &["engine", "sync", "transport", "transport/copy", "transport/datatype"]),
+    (
+        "transport/shm",
+        &[
+            "engine",
+            "sync",
+            "transport",
+            "transport/copy",
+            "transport/datatype",
+            "transport/trials",
+        ],
+    ),
     (
         "transport/am",
         &[

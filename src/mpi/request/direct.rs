@@ -10,14 +10,16 @@
 use std::cell::Cell;
 use std::ffi::c_int;
 
-use crate::engine::RequestId;
+use crate::engine::{Notified, RequestId};
 use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::status::{Status, Statuses};
 use crate::mpi::abi::sys::*;
 use crate::mpi::request;
-use crate::runtime::progress::{step, wait_until};
+use crate::mpi::request::task::pause;
+use crate::runtime::progress::{CounterWait, step, wait_until};
 use crate::runtime::together::wait_for_all;
-use crate::runtime::{Guard, HostRequest, Window, WindowId, enter};
+use crate::runtime::window::CounterOutput;
+use crate::runtime::{Completion, Guard, HostRequest, Window, WindowId, enter};
 
 /// Polls of counters between two sweeps, with a pause after each, as in blocking calls.
 const POLLS: u32 = 32;
@@ -79,15 +81,53 @@ pub(crate) fn wait_for_request(
 /// Waits for a request. False: the host's call must complete it, because it is not ours or has
 /// failed.
 fn wait_at(request: &Cell<MPI_Request>) -> bool {
-    let guard = enter();
+    let mut guard = enter();
     let Some(awaited) = Awaited::of(request.get()) else { return false };
     drop(match request::windows_of(awaited.number) {
         Some(windows) => {
             wait_for_all(guard, &windows, true, |_| request::is_complete(awaited.number))
         }
-        None => wait_for_request(guard, awaited.window, |window| awaited.poll_longer(window)),
+        None => match take_over(&mut guard, awaited) {
+            Some(taken) => wait_for_counter(guard, awaited, taken),
+            None => wait_for_request(guard, awaited.window, |window| awaited.poll_longer(window)),
+        },
     });
     take(awaited, request)
+}
+
+/// A wait for one counter that this call goes on with: the counter, what it waits for, and the
+/// output arguments.
+type Taken = (u32, u64, CounterOutput);
+
+/// Ends a pending wait for a counter at the engine. That takes longer than to see that the counter
+/// is high enough, so the call does it first, while the notification is on its way.
+fn take_over(guard: &mut Guard, awaited: Awaited) -> Option<Taken> {
+    match pause::in_task() {
+        true => None,
+        false => guard.windows.get_mut(awaited.window)?.take_over(awaited.id),
+    }
+}
+
+/// Waits for a counter as the blocking call does. While it does, the window cannot be freed.
+fn wait_for_counter(guard: Guard, awaited: Awaited, taken: Taken) -> Guard {
+    let (counter, expected, output) = taken;
+    let id = awaited.window;
+    let mut wait = CounterWait::begin(&guard[id], counter, expected);
+    let mut counted = false;
+    let mut guard = wait_until(guard, id, |window| {
+        counted = wait.look(window);
+        counted || window.port.is_broken()
+    });
+    let window = &mut guard[id];
+    if counted {
+        window.answers = true;
+        let value = window.engine.last_count(counter).unwrap_or(expected);
+        output.write(Notified { index: counter, value });
+    } else {
+        let why = window.port.lost().map(|(_, why)| why);
+        request::complete(awaited.number, Completion::WindowBroken(why));
+    }
+    guard
 }
 
 /// Sets a complete request to MPI_REQUEST_NULL. False: the host's call must complete it.

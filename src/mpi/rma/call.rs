@@ -269,6 +269,7 @@ fn deliver_pending(
 ) -> Done {
     let (host, id) = (guard.host, guard.windows.called_id());
     let window = guard.windows.called();
+    let awaits_counters = window.engine.watch_of(pending).is_some();
     if window.poll_before_request(pending, &host) {
         match scope {
             Scope::Operation if window.has_failed(pending) => return Err(Fault::unattached()),
@@ -282,8 +283,10 @@ fn deliver_pending(
         Ok(number) => {
             window.bind(pending, number, scope);
             request::bind(number, id, pending);
-            // A call of ours drives everything [PR-1].
-            sweep(&mut guard);
+            // A call of ours drives everything [PR-1]. One that waits for counters has done so.
+            if !awaits_counters {
+                sweep(&mut guard);
+            }
             Ok(())
         }
         Err(status) => {

@@ -86,10 +86,11 @@ fn settle(mut guard: Guard, id: WindowId) -> Done {
     let open = ours.engine.has_open_epoch()
         || ours.engine.awaits_counters()
         || ours.engine.expectations_waiting() != 0;
-    // A call that waits for a request does not keep the window from being freed: its request ends
-    // below, and `discard` waits until the call has left.
+    // A call that waits for a request does not keep the window from being freed, nor does any call
+    // in a broken one: it ends below or by itself, and `discard` waits until it has left.
     let duplicated = ours.has_duplicates();
-    let objection = ours.waiting != ours.request_waits || (open && !broken) || duplicated;
+    let waited_for = ours.waiting != ours.request_waits;
+    let objection = (waited_for || open) && !broken || duplicated;
     let proposal = match () {
         () if objection => Proposal::Objection,
         () if rests(ours) => Proposal::Ready,

@@ -359,6 +359,26 @@ impl Window {
         true
     }
 
+    /// Whether a counter of this process is high enough.
+    #[inline]
+    pub(crate) fn has_counted(&mut self, counter: u32, expected: u64) -> bool {
+        with_port!(&mut self.port, port => self.engine.has_counted(port, counter, expected))
+    }
+
+    /// Ends a pending wait for one counter, which the caller goes on with; nothing reports its
+    /// request later. Returns the counter, what it waits for, and its output arguments.
+    pub(crate) fn take_over(&mut self, id: RequestId) -> Option<(u32, u64, CounterOutput)> {
+        let (counter, expected) = self.engine.take_over(id)?;
+        if let Some(bound) = self.requests.get_mut(id.index as usize) {
+            *bound = None;
+        }
+        let output = match self.counter_outputs.is_empty() {
+            true => None,
+            false => self.counter_outputs.remove(&id.index),
+        };
+        Some((counter, expected, output.unwrap_or_else(CounterOutput::none)))
+    }
+
     /// Whether an open lock epoch does not hold its lock yet, and may still get it.
     #[inline]
     pub(crate) fn awaits_open_lock(&self) -> bool {
