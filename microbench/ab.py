@@ -171,10 +171,8 @@ def rows_of(host, samples, rates):
     )
     rows = []
     for key, seen in samples.items():
-        values = {
-            which: statistics.median(found)
-            for which, found in conditions.equal(seen, known).items()
-        }
+        equal, _ = conditions.equal(seen, known)
+        values = {which: statistics.median(found) for which, found in equal.items()}
         if len(values) < 2:
             continue
         base, now = values["base"], values["now"]

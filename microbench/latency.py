@@ -115,11 +115,12 @@ def collect(r, runner, samples, limits, failures):
 
 
 def comparable(samples, key, known):
-    """Medians of one figure by runner, all under equal conditions."""
+    """Medians of one figure by runner, all under equal conditions, and whether that includes the
+    speed of the processors."""
     seen = {runner: [(value, found) for value, _, found, _ in mine[key]]
             for runner, mine in samples.items() if key in mine}
-    equal = conditions.equal(seen, known)
-    return {runner: statistics.median(values) for runner, values in equal.items()}
+    equal, equally_fast = conditions.equal(seen, known)
+    return {runner: statistics.median(values) for runner, values in equal.items()}, equally_fast
 
 
 def conditions_of(samples):
@@ -146,7 +147,7 @@ def merged(label, samples, limits, where, apart=False):
     for key, seen in samples.get((label, "plain"), {}).items():
         rate = seen[0][1]
         unit = "mps" if rate else "us"
-        values = comparable(samples, key, known)
+        values, equally_fast = comparable(samples, key, known)
         plain = {other: values.get((other, "plain")) for other in labels}
         best = (max if rate else min)((v for v in plain.values() if v is not None), default=None)
         if apart or key[0].startswith("win_"):
@@ -162,6 +163,7 @@ def merged(label, samples, limits, where, apart=False):
                      f"ours_{unit}": ours, f"limit_{unit}": limits.get(key),
                      f"best_plain_{unit}": best, "ratio": ratio,
                      "not_comparable": ours is not None and ratio is None,
+                     "equally_fast": equally_fast,
                      "plain_longest_us": longest(samples, (label, "plain"), key),
                      "ours_longest_us": longest(samples, (label, "ours"), key)})
     return rows

@@ -86,7 +86,7 @@ def rows_of(label, samples, bench):
                 if (name, of) == (bench, size)
                 for runner, values in mine.items() if runner[1] == "plain"
                 or runner == (label, "ours")}
-        equal = conditions.equal(seen, known)
+        equal, _ = conditions.equal(seen, known)
         medians = {key: statistics.median(values) for key, values in equal.items()}
         plain = {way: better((value for (of, runner), value in medians.items() if of == way
                               and runner[1] == "plain"), default=None)

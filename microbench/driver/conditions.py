@@ -70,7 +70,8 @@ def within(found, limits):
 
 def equal(samples, known):
     """From (value, conditions) by runner: values by runner under conditions of one class, the one
-    with most samples of the runner that has fewest. Leaves out runners without samples there.
+    with most samples of the runner that has fewest. Leaves out runners without samples there. Also
+    whether the processors were equally fast, not only equally far apart.
 
     >>> fast, slow = Conditions(0.1, 0.04, 0.04), Conditions(0.1, 0.04, 0.08)
     >>> far = Conditions(0.5, 0.04, 0.04)
@@ -78,20 +79,20 @@ def equal(samples, known):
     >>> known = classes([fast, slow, far, near_enough])
     >>> samples = {"a": [(1, fast), (2, slow), (3, near_enough)], "b": [(4, fast), (9, slow)]}
     >>> equal(samples, known)
-    {'a': [1, 3], 'b': [4]}
+    ({'a': [1, 3], 'b': [4]}, True)
     >>> equal({"a": [(1, fast)], "b": [(9, slow)]}, known)
-    {'a': [1], 'b': [9]}
+    ({'a': [1], 'b': [9]}, False)
     >>> equal({"a": [(1, fast)], "b": [(9, far)]}, known)
-    {'a': [1]}
+    ({'a': [1]}, True)
     """
-    best, most = {}, -1
-    for level in known:
+    best, most, equally_fast = {}, -1, True
+    for number, level in enumerate(known):
         for limits in level:
             values = {runner: [value for value, found in seen if within(found, limits)]
                       for runner, seen in samples.items()}
             fewest = min((len(mine) for mine in values.values()), default=0)
             if fewest > most:
-                best, most = values, fewest
+                best, most, equally_fast = values, fewest, number == 0
         if most > 0:
             break
-    return {runner: values for runner, values in best.items() if values}
+    return {runner: values for runner, values in best.items() if values}, equally_fast

@@ -15,6 +15,11 @@ def name_of(row):
     return f"{row['name']} ({row['window']}){where}"
 
 
+def doubt_of(row):
+    """Why not to trust a row, or an empty text."""
+    return "" if row.get("equally_fast", True) else ", while others shared some runs' cores"
+
+
 def verdict(label, rows):
     """The verdict on one host's figures, as text."""
     ratios = [row["ratio"] for row in rows if row.get("ratio")]
@@ -24,7 +29,7 @@ def verdict(label, rows):
     text = [f"{label}: {len(slower)} of {len(ratios)} figures behind, "
             f"{sum(ratio > 1.1 for ratio, _ in slower)} by more than 10 %; "
             f"geometric mean {statistics.geometric_mean(ratios):.2f}"]
-    text += [f"  {ratio:6.2f}  {name_of(row)}" for ratio, row in slower]
+    text += [f"  {ratio:6.2f}  {name_of(row)}{doubt_of(row)}" for ratio, row in slower]
     apart = [name_of(row) for row in rows if row.get("not_comparable")]
     if apart:
         text.append(f"  not compared, as the processors of the runs were not equally far apart: "
