@@ -39,6 +39,24 @@ pub(crate) fn prefetch(at: *const u8) {
     let _ = at;
 }
 
+/// Fetches a cache line that this process will write soon, and takes it from others. Never faults,
+/// whatever the address.
+#[inline(always)]
+pub(crate) fn prefetch_to_write(at: *const u8) {
+    // SAFETY: the instruction changes nothing that the program can see.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags));
+    }
+    // SAFETY: the instruction changes nothing that the program can see.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        std::arch::asm!("prfm pstl1keep, [{}]", in(reg) at, options(nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = at;
+}
+
 /// Several threads copy. A hint: nothing breaks where it is wrong.
 static SEVERAL_THREADS: AtomicBool = AtomicBool::new(false);
 
@@ -115,7 +133,7 @@ mod x86 {
     use std::sync::atomic::{AtomicUsize, Ordering, fence};
     use std::time::Instant;
 
-    use super::SEVERAL_THREADS;
+    use super::{SEVERAL_THREADS, prefetch_to_write};
     use crate::transport::streaming::{self, Faster, Recent, Way};
     use crate::transport::trials::{Trials, Turn};
 
@@ -180,13 +198,6 @@ mod x86 {
                 _mm_sfence();
             }
         }
-    }
-
-    /// Fetches a line for writing. Never faults, whatever the address.
-    #[inline(always)]
-    fn prefetch_to_write(at: *const u8) {
-        // SAFETY: the instruction changes nothing that the program can see.
-        unsafe { asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags)) }
     }
 
     /// Whether the last copy by registers had another destination.

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use crate::engine::{NoResource, Notification, Op, OpKind, Posted, Rank, Shaped, Stage, Ticket};
 use crate::sync::AtomicU32;
-use crate::transport::copy;
+use crate::transport::copy::{copy, prefetch_to_write};
 use crate::transport::datatype::element::{FIRST_FOREIGN, reduction};
 use crate::transport::datatype::{self, Shape, Shapes, whole};
 
@@ -27,6 +27,10 @@ pub(super) const SHORT: usize = 8 * 1024;
 /// a slot, short enough for several in the channel, so that both ends work at the same time.
 pub(super) const PIECE_MIN: usize = 4 * 1024;
 pub(super) const PIECE_MAX: usize = 16 * 1024;
+
+/// Bytes of the next payload that are fetched ahead: as many lines as a processor waits for at a
+/// time.
+const FETCHED: usize = 512;
 
 /// What the origin remembers of one slot that it has sent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -438,7 +442,24 @@ impl Outbox {
             }
         }
         self.publish(op, (at, part), data, (None, false), ticket);
+        self.fetch_next(if fits { 0 } else { part });
         true
+    }
+
+    /// Takes the lines of the next slot and its payload, as long as the last one's, back from the
+    /// target: several at a time, while this process does something else. Not if this is the only
+    /// one in flight: then the next one may use the same lines again.
+    #[inline]
+    fn fetch_next(&self, payload: usize) {
+        let channel = self.channel();
+        if self.free_slots() == 0 || self.tail - self.collected < 2 {
+            return;
+        }
+        prefetch_to_write(std::ptr::from_ref(channel.slot(self.tail)).cast());
+        let next = channel.data(channel.slot(self.tail), self.payload_tail as u32 % PAYLOAD as u32);
+        for line in (0..payload.min(FETCHED)).step_by(64) {
+            prefetch_to_write(next.wrapping_add(line));
+        }
     }
 
     /// Publishes the slot at the tail: `part` bytes of the data of `op`, from byte `at` on.
