@@ -63,12 +63,11 @@ fn look(window: &mut Window, range: Range) -> Option<Notified> {
     })
 }
 
-/// Blocks until `look` finds a counter that is high enough. Polls only the counters at first, and
-/// makes progress if they do not change for a while.
-fn block(guard: Guard, mut look: impl FnMut(&mut Window) -> bool) -> Done {
+/// Blocks until a round of looks finds a counter that is high enough. Polls only the counters at
+/// first, and makes progress if they do not change for a while.
+fn block(guard: Guard, looks: impl FnMut(&mut Window) -> bool) -> Done {
     let id = guard.windows.called_id();
-    let mut focused = FocusedPoll::default();
-    let mut guard = wait_unless_broken(guard, id, |window| focused.look(window, &mut look))?;
+    let mut guard = wait_unless_broken(guard, id, looks)?;
     guard[id].answers = true;
     Ok(())
 }
@@ -83,10 +82,7 @@ fn wait_for_one(mut guard: Guard, range: Range) -> Done {
         return wait_in_task(guard, range, CounterOutput::none());
     }
     let mut wait = CounterWait::begin(window, range.first, range.expected);
-    let id = guard.windows.called_id();
-    let mut guard = wait_unless_broken(guard, id, |window| wait.look(window))?;
-    guard[id].answers = true;
-    Ok(())
+    block(guard, |window| wait.look(window))
 }
 
 /// Starts a nonblocking wait.
@@ -97,7 +93,7 @@ fn start(
     request: Out<'_, MPI_Request>,
 ) -> Done {
     if look(guard.windows.called(), range).is_none() {
-        drive_before(&mut guard);
+        sweep(&mut guard); // see `deliver_pending`
     }
     let ours = guard.windows.called();
     let (outcome, found) = with_port!(&mut ours.port, port => {
@@ -109,13 +105,6 @@ fn start(
         (Outcome::Complete, None) => {}
     }
     deliver(guard, outcome, Scope::Operation, request)
-}
-
-/// A call of ours drives everything [PR-1]. One that makes a request for a counter does so before:
-/// afterwards it may find the counter high enough, and would have to complete the request at the
-/// host, which takes longer than the wait for it.
-fn drive_before(guard: &mut Guard) {
-    sweep(guard);
 }
 
 /// The thresholds of a wait for `number` counters; without an array, 1 for each.
@@ -140,7 +129,7 @@ fn start_all(
     output: CounterOutput,
     request: Out<'_, MPI_Request>,
 ) -> Done {
-    drive_before(&mut guard);
+    sweep(&mut guard); // see `deliver_pending`
     let ours = guard.windows.called();
     let (outcome, values) = with_port!(&mut ours.port, port => {
         ours.engine.await_all_counters(port, first, thresholds)
@@ -286,12 +275,15 @@ window_calls! { win;
             if pause::in_task() {
                 return wait_in_task(guard, range, output);
             }
+            let mut focused = FocusedPoll::default();
             block(guard, |window| {
-                let found = look(window, range);
-                if let Some(found) = found {
-                    output.write(found);
-                }
-                found.is_some()
+                focused.look(window, |window| {
+                    let found = look(window, range);
+                    if let Some(found) = found {
+                        output.write(found);
+                    }
+                    found.is_some()
+                })
             })
         };
     /// Tests whether one of `num` counters from `first` on is not 0.

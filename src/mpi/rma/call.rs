@@ -270,7 +270,8 @@ fn deliver_pending(
     let (host, id) = (guard.host, guard.windows.called_id());
     let window = guard.windows.called();
     let awaits_counters = window.engine.watch_of(pending).is_some();
-    if window.poll_before_request(pending, &host) {
+    // A call that waits for counters has looked at them.
+    if !awaits_counters && window.poll_before_request(pending, &host) {
         match scope {
             Scope::Operation if window.has_failed(pending) => return Err(Fault::unattached()),
             Scope::Operation => {}
@@ -283,7 +284,9 @@ fn deliver_pending(
         Ok(number) => {
             window.bind(pending, number, scope);
             request::bind(number, id, pending);
-            // A call of ours drives everything [PR-1]. One that waits for counters has done so.
+            // A call of ours drives everything [PR-1]. One that waits for counters has done so
+            // before: now it might find them high enough, and would have to complete the request at
+            // the host, which takes longer than the wait.
             if !awaits_counters {
                 sweep(&mut guard);
             }

@@ -345,18 +345,22 @@ impl Window {
         let found = with_port!(&mut self.port, port => self.engine.take_awaited(port, id));
         let Some(found) = found else { return false };
         self.answers = true;
-        if let Some(bound) = self.requests.get_mut(id.index as usize) {
-            *bound = None;
-        }
         let values = self.engine.found_all(id);
-        // Most waits have no output, and even a search in an empty table computes a hash.
-        if !self.counter_outputs.is_empty()
-            && let Some(output) = self.counter_outputs.remove(&id.index)
-        {
+        if let Some(output) = self.forget_wait(id) {
             output.write(found);
             output.write_all(&values.unwrap_or_default());
         }
         true
+    }
+
+    /// Forgets a wait for counters that has ended at the engine. Returns its output arguments.
+    #[inline]
+    fn forget_wait(&mut self, id: RequestId) -> Option<CounterOutput> {
+        if let Some(bound) = self.requests.get_mut(id.index as usize) {
+            *bound = None;
+        }
+        // Most waits have no output, and even a search in an empty table computes a hash.
+        if self.counter_outputs.is_empty() { None } else { self.counter_outputs.remove(&id.index) }
     }
 
     /// Whether a counter of this process is high enough.
@@ -369,14 +373,8 @@ impl Window {
     /// request later. Returns the counter, what it waits for, and its output arguments.
     pub(crate) fn take_over(&mut self, id: RequestId) -> Option<(u32, u64, CounterOutput)> {
         let (counter, expected) = self.engine.take_over(id)?;
-        if let Some(bound) = self.requests.get_mut(id.index as usize) {
-            *bound = None;
-        }
-        let output = match self.counter_outputs.is_empty() {
-            true => None,
-            false => self.counter_outputs.remove(&id.index),
-        };
-        Some((counter, expected, output.unwrap_or_else(CounterOutput::none)))
+        let output = self.forget_wait(id).unwrap_or_else(CounterOutput::none);
+        Some((counter, expected, output))
     }
 
     /// Whether an open lock epoch does not hold its lock yet, and may still get it.

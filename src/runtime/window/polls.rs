@@ -131,8 +131,8 @@ impl Window {
     /// over. True if the request is complete.
     #[inline]
     pub(crate) fn poll_before_request(&mut self, id: RequestId, host: &Host) -> bool {
-        // A deferred epoch waits for other epochs, and the call itself has polled counters.
-        if self.engine.defers() || self.engine.watch_of(id).is_some() {
+        // A deferred epoch waits for other epochs.
+        if self.engine.defers() {
             return false;
         }
         (0..POLLS_BEFORE_REQUEST).any(|_| {

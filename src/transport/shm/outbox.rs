@@ -455,8 +455,9 @@ impl Outbox {
         if self.free_slots() == 0 || self.tail - self.collected < 2 {
             return;
         }
-        prefetch_to_write(std::ptr::from_ref(channel.slot(self.tail)).cast());
-        let next = channel.data(channel.slot(self.tail), self.payload_tail as u32 % PAYLOAD as u32);
+        let slot = channel.slot(self.tail);
+        prefetch_to_write(std::ptr::from_ref(slot).cast());
+        let next = channel.data(slot, (self.payload_tail as usize % PAYLOAD) as u32);
         for line in (0..payload.min(FETCHED)).step_by(64) {
             prefetch_to_write(next.wrapping_add(line));
         }

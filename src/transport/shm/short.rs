@@ -154,6 +154,12 @@ impl Channels {
         }
     }
 
+    /// Whether the channel is a choice: ranks have cores of their own, and the target polls.
+    fn may_choose(&self, index: u32, op: &Op) -> bool {
+        let polls = &self.context.parts.rank(op.target).polls.0;
+        self.learns() && !self.outboxes[index as usize].stall.known_unresponsive(polls)
+    }
+
     /// Starts one of several that come together.
     fn post_in_burst(
         &mut self,
@@ -162,9 +168,9 @@ impl Channels {
         ticket: Ticket,
         shapes: &mut Shapes,
     ) -> Posted {
-        let polls = &self.context.parts.rank(op.target).polls.0;
-        let (learns, outbox) = (self.learns(), &mut self.outboxes[index as usize]);
-        let way = match learns && !outbox.stall.known_unresponsive(polls) {
+        let may_choose = self.may_choose(index, op);
+        let outbox = &mut self.outboxes[index as usize];
+        let way = match may_choose {
             true => outbox.bursts.way(adaptive::class(op.len, BY_KERNEL_MIN)),
             false => {
                 outbox.bursts.end(None);
@@ -198,8 +204,7 @@ impl Channels {
     /// third of a microsecond to more than one, a round trip of the channel about the same.
     #[allow(clippy::disallowed_methods, reason = "only to learn which way is the faster")]
     fn post_single(&mut self, index: u32, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> Posted {
-        let polls = &self.context.parts.rank(op.target).polls.0;
-        if !self.learns() || self.outboxes[index as usize].stall.known_unresponsive(polls) {
+        if !self.may_choose(index, op) {
             return self.post_alone(index, op, ticket, shapes);
         }
         let class = adaptive::class(op.len, BY_KERNEL_MIN);
