@@ -85,6 +85,14 @@ fn wait_for_one(mut guard: Guard, range: Range) -> Done {
     block(guard, |window| wait.look(window))
 }
 
+/// Makes progress before a wait is made; see `deliver_pending`. The sweep may find the window
+/// without work, but the wait is work.
+fn drive_before(guard: &mut Guard) {
+    let id = guard.windows.called_id();
+    sweep(guard);
+    guard.windows.attend(id);
+}
+
 /// Starts a nonblocking wait.
 fn start(
     mut guard: Guard,
@@ -93,7 +101,7 @@ fn start(
     request: Out<'_, MPI_Request>,
 ) -> Done {
     if look(guard.windows.called(), range).is_none() {
-        sweep(&mut guard); // see `deliver_pending`
+        drive_before(&mut guard);
     }
     let ours = guard.windows.called();
     let (outcome, found) = with_port!(&mut ours.port, port => {
@@ -129,7 +137,7 @@ fn start_all(
     output: CounterOutput,
     request: Out<'_, MPI_Request>,
 ) -> Done {
-    sweep(&mut guard); // see `deliver_pending`
+    drive_before(&mut guard);
     let ours = guard.windows.called();
     let (outcome, values) = with_port!(&mut ours.port, port => {
         ours.engine.await_all_counters(port, first, thresholds)

@@ -155,6 +155,38 @@ static void waits(void)
 }
 
 /*
+ * Requests for a counter of a window that has been idle for long, waited for in a list, so that
+ * only general progress finds the counter high enough: raised by this process in its next call, or
+ * by another.
+ */
+static void idle(void)
+{
+    enum { TESTS = 1000 };
+    int flag, right = (me + 1) % ranks;
+    MPI_Count base = value_of(0);
+    MPI(MPI_Win_lock_all(0, w.win));
+    for (int turn = 1; turn <= 20; turn++) {
+        MPI_Count awaited = base + turn;
+        MPI_Request r[2];
+        MPI(MPI_Barrier(MPI_COMM_WORLD));
+        /* Each makes progress, and so looks whether the window has work. */
+        for (int i = 0; i < TESTS; i++) {
+            MPI(MPIX_Win_notify_test_threshold(w.win, 0, awaited, &flag));
+            EXPECT(!flag, "turn %d: nobody has raised the counter", turn);
+        }
+        MPI(MPI_Barrier(MPI_COMM_WORLD));
+        MPI(MPI_Irecv(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &r[0]));
+        if (turn % 2)
+            MPI(MPIX_Win_notify_ithreshold(w.win, 0, awaited, &r[1]));
+        else
+            MPI(MPIX_Win_notify_iwaitall(w.win, 0, 1, &awaited, NULL, &r[1]));
+        MPI(MPIX_Notify(turn % 4 < 2 ? me : right, 0, w.win));
+        MPI(MPI_Waitall(2, r, MPI_STATUSES_IGNORE));
+    }
+    MPI(MPI_Win_unlock_all(w.win));
+}
+
+/*
  * Notifications of one counter that take different ways: short and long data, none, and derived
  * datatypes. None is lost, and a wait for a burst of them returns after the last.
  */
@@ -512,7 +544,7 @@ int main(int argc, char **argv)
         void (*run)(void);
     } tests[] = {{"epochs", epochs}, {"calls", calls}, {"waits", waits},       {"some", some},
                  {"all", all},       {"reset", reset}, {"overload", overload}, {"wrong", wrong},
-                 {"bounds", bounds}, {"ways", ways}};
+                 {"bounds", bounds}, {"ways", ways},   {"idle", idle}};
     test_begin(&argc, &argv);
     REQUIRE(argc == 2);
     int ran = 0;
