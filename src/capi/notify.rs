@@ -13,7 +13,7 @@ use crate::mpi::rma::call::{
 };
 use crate::mpi::rma::fast_path;
 use crate::mpi::window::set_number;
-use crate::runtime::progress::{CounterWait, FocusedPoll, step, sweep};
+use crate::runtime::progress::{CounterWait, FocusedPoll, step, sweep_between_calls};
 use crate::runtime::window::CounterOutput;
 use crate::runtime::{Guard, Scope, Window, with_port};
 
@@ -85,12 +85,15 @@ fn wait_for_one(mut guard: Guard, range: Range) -> Done {
     block(guard, |window| wait.look(window))
 }
 
-/// Makes progress before a wait is made; see `deliver_pending`. The sweep may find the window
-/// without work, but the wait is work.
+/// Makes progress now and then, as a put does, before a wait is made: after that, a sweep would
+/// often find the counter high enough, and would have to complete the request at the host, which
+/// takes longer than the wait for it. It may find that the window has no work, but the wait is work.
 fn drive_before(guard: &mut Guard) {
-    let id = guard.windows.called_id();
-    sweep(guard);
-    guard.windows.attend(id);
+    if guard.windows.count_call() {
+        let id = guard.windows.called_id();
+        sweep_between_calls(guard);
+        guard.windows.attend(id);
+    }
 }
 
 /// Starts a nonblocking wait.
@@ -100,9 +103,7 @@ fn start(
     output: CounterOutput,
     request: Out<'_, MPI_Request>,
 ) -> Done {
-    if look(guard.windows.called(), range).is_none() {
-        drive_before(&mut guard);
-    }
+    drive_before(&mut guard);
     let ours = guard.windows.called();
     let (outcome, found) = with_port!(&mut ours.port, port => {
         ours.engine.await_counters(port, range.first, range.number, range.expected)

@@ -161,11 +161,11 @@ static void waits(void)
  */
 static void idle(void)
 {
-    enum { TESTS = 1000 };
+    enum { TURNS = 300, TESTS = 1000 };
     int flag, right = (me + 1) % ranks;
     MPI_Count base = value_of(0);
     MPI(MPI_Win_lock_all(0, w.win));
-    for (int turn = 1; turn <= 20; turn++) {
+    for (int turn = 1; turn <= TURNS; turn++) {
         MPI_Count awaited = base + turn;
         MPI_Request r[2];
         MPI(MPI_Barrier(MPI_COMM_WORLD));
@@ -176,6 +176,9 @@ static void idle(void)
         }
         MPI(MPI_Barrier(MPI_COMM_WORLD));
         MPI(MPI_Irecv(NULL, 0, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &r[0]));
+        /* Some calls make progress only now and then: let that be another one each time. */
+        for (int i = 0; i < turn % 7; i++)
+            MPI(MPIX_Notify(me, 1, w.win));
         if (turn % 2)
             MPI(MPIX_Win_notify_ithreshold(w.win, 0, awaited, &r[1]));
         else

@@ -10,37 +10,23 @@
 use std::cell::Cell;
 use std::ffi::c_int;
 
-use crate::engine::{Notified, RequestId};
+use crate::engine::Notified;
 use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::status::{Status, Statuses};
 use crate::mpi::abi::sys::*;
-use crate::mpi::request;
 use crate::mpi::request::task::pause;
+use crate::mpi::request::{self, Awaited};
 use crate::runtime::progress::{CounterWait, step, wait_until};
 use crate::runtime::together::wait_for_all;
 use crate::runtime::window::CounterOutput;
-use crate::runtime::{Completion, Guard, HostRequest, Window, WindowId, enter};
+use crate::runtime::{Completion, Guard, Window, WindowId, enter};
 
 /// Polls of counters between two sweeps, with a pause after each, as in blocking calls.
 const POLLS: u32 = 32;
 
-/// A request of ours that is not complete.
-#[derive(Clone, Copy)]
-struct Awaited {
-    number: HostRequest,
-    window: WindowId,
-    id: RequestId,
-}
-
 impl Awaited {
-    /// `None`: it is not one of ours, or is complete at the host.
-    fn of(request: MPI_Request) -> Option<Self> {
-        let (number, window, id) = request::await_source(request)?;
-        Some(Self { number, window, id })
-    }
-
     /// Polls what the request waits for, counters several times. True if it is complete.
-    fn poll_longer(self, window: &mut Window) -> bool {
+    fn poll_longer(&self, window: &mut Window) -> bool {
         if let Some(watch) = window.engine.watch_of(self.id) {
             for _ in 0..POLLS {
                 if window.poll_counters(watch) {
@@ -53,7 +39,7 @@ impl Awaited {
     }
 
     /// Polls what the request waits for. True if it is complete.
-    fn poll(self, window: &mut Window) -> bool {
+    fn poll(&self, window: &mut Window) -> bool {
         window.poll_counters_of(self.id)
             || (window.port.is_broken() || !window.engine.is_pending(self.id))
                 && request::is_complete(self.number)
@@ -82,17 +68,17 @@ pub(crate) fn wait_for_request(
 /// failed.
 fn wait_at(request: &Cell<MPI_Request>) -> bool {
     let mut guard = enter();
-    let Some(awaited) = Awaited::of(request.get()) else { return false };
-    drop(match request::windows_of(awaited.number) {
+    let Some(awaited) = request::to_await(request.get()) else { return false };
+    drop(match &awaited.windows {
         Some(windows) => {
-            wait_for_all(guard, &windows, true, |_| request::is_complete(awaited.number))
+            wait_for_all(guard, windows, true, |_| request::is_complete(awaited.number))
         }
-        None => match take_over(&mut guard, awaited) {
-            Some(taken) => wait_for_counter(guard, awaited, taken),
+        None => match take_over(&mut guard, &awaited) {
+            Some(taken) => wait_for_counter(guard, &awaited, taken),
             None => wait_for_request(guard, awaited.window, |window| awaited.poll_longer(window)),
         },
     });
-    take(awaited, request)
+    take(&awaited, request)
 }
 
 /// A wait for one counter that this call goes on with: the counter, what it waits for, and the
@@ -101,7 +87,7 @@ type Taken = (u32, u64, CounterOutput);
 
 /// Ends a pending wait for a counter at the engine. That takes longer than to see that the counter
 /// is high enough, so the call does it first, while the notification is on its way.
-fn take_over(guard: &mut Guard, awaited: Awaited) -> Option<Taken> {
+fn take_over(guard: &mut Guard, awaited: &Awaited) -> Option<Taken> {
     match pause::in_task() {
         true => None,
         false => guard.windows.get_mut(awaited.window)?.take_over(awaited.id),
@@ -109,7 +95,7 @@ fn take_over(guard: &mut Guard, awaited: Awaited) -> Option<Taken> {
 }
 
 /// Waits for a counter as the blocking call does. While it does, the window cannot be freed.
-fn wait_for_counter(guard: Guard, awaited: Awaited, taken: Taken) -> Guard {
+fn wait_for_counter(guard: Guard, awaited: &Awaited, taken: Taken) -> Guard {
     let (counter, expected, output) = taken;
     let id = awaited.window;
     let mut wait = CounterWait::begin(&guard[id], counter, expected);
@@ -131,7 +117,7 @@ fn wait_for_counter(guard: Guard, awaited: Awaited, taken: Taken) -> Guard {
 }
 
 /// Sets a complete request to MPI_REQUEST_NULL. False: the host's call must complete it.
-fn take(awaited: Awaited, request: &Cell<MPI_Request>) -> bool {
+fn take(awaited: &Awaited, request: &Cell<MPI_Request>) -> bool {
     let taken = request::recycle(awaited.number);
     if taken {
         request.set(MPI_REQUEST_NULL);
@@ -156,7 +142,7 @@ pub(crate) fn test(
 ) -> Option<c_int> {
     let request = request.filter(|_| !flag.is_null())?;
     let mut guard = enter();
-    let awaited = Awaited::of(request.get())?;
+    let awaited = request::to_await(request.get())?;
     // The first of several windows may have been freed.
     let window = guard.windows.get_mut(awaited.window);
     let mut complete = window.is_some_and(|window| awaited.poll(window));
@@ -170,7 +156,7 @@ pub(crate) fn test(
             request::stop_awaiting(awaited.number);
         }
     }
-    if complete && !take(awaited, request) {
+    if complete && !take(&awaited, request) {
         return None;
     }
     flag.write(c_int::from(complete));

@@ -294,11 +294,6 @@ pub(crate) fn bind_all(number: HostRequest, windows: &[WindowId], first: Request
     });
 }
 
-/// The windows of a request that was bound to several.
-pub(crate) fn windows_of(number: HostRequest) -> Option<Arc<[WindowId]>> {
-    TABLE.with(|contents| contents.get(number)?.1.windows.clone())
-}
-
 /// Completes a pending request, once for each of its parts.
 pub(crate) fn complete(number: HostRequest, completion: Completion) {
     let fault = match completion {
@@ -363,15 +358,25 @@ pub(crate) fn source(request: MPI_Request) -> Option<(HostRequest, WindowId, Req
     })
 }
 
+/// A request of ours that a call of this library waits for.
+pub(crate) struct Awaited {
+    pub(crate) number: HostRequest,
+    /// The engine's request to which it is bound: of several, the first.
+    pub(crate) window: WindowId,
+    pub(crate) id: RequestId,
+    /// The windows, if it is bound to requests of several.
+    pub(crate) windows: Option<Arc<[WindowId]>>,
+}
+
 /// As [`source`], for a call of this library that waits for the request. The request is then not
 /// completed at the host.
-pub(crate) fn await_source(request: MPI_Request) -> Option<(HostRequest, WindowId, RequestId)> {
+pub(crate) fn to_await(request: MPI_Request) -> Option<Awaited> {
     TABLE.with(|contents| {
         let number = contents.find(request.key())?;
         let (_, entry) = contents.get(number)?;
         let (window, id) = entry.source?;
         entry.awaited = true;
-        Some((number, window, id))
+        Some(Awaited { number, window, id, windows: entry.windows.clone() })
     })
 }
 
@@ -411,7 +416,7 @@ fn to_attach(request: MPI_Request, how: impl FnOnce(&mut Entry)) -> AttachedTo {
     })
 }
 
-/// The inverse of [`await_source`].
+/// The inverse of [`to_await`].
 pub(crate) fn stop_awaiting(number: HostRequest) {
     TABLE.change(number, |entry| entry.awaited = false);
 }

@@ -284,9 +284,7 @@ fn deliver_pending(
         Ok(number) => {
             window.bind(pending, number, scope);
             request::bind(number, id, pending);
-            // A call of ours drives everything [PR-1]. One that waits for counters has done so
-            // before: now it might find them high enough, and would have to complete the request at
-            // the host, which takes longer than the wait.
+            // A call of ours drives everything [PR-1]; one that waits for counters has done so.
             if !awaits_counters {
                 sweep(&mut guard);
             }
