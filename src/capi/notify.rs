@@ -87,7 +87,8 @@ fn wait_for_one(mut guard: Guard, range: Range) -> Done {
 
 /// Makes progress now and then, as a put does, before a wait is made: after that, a sweep would
 /// often find the counter high enough, and would have to complete the request at the host, which
-/// takes longer than the wait for it. It may find that the window has no work, but the wait is work.
+/// takes longer than the wait for it. The sweep may find that the window has no work, but the wait
+/// is work.
 fn drive_before(guard: &mut Guard) {
     if guard.windows.count_call() {
         let id = guard.windows.called_id();
