@@ -33,6 +33,8 @@ pub(super) enum EpochState {
 /// The lock that a lock or lock_all epoch holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeldLock {
+    /// That of a window's only process, whose lock epochs never overlap [AC-1, AC-3]: no word.
+    Alone,
     All,
     Shared(LockRequest),
     Exclusive(LockRequest, ExclusiveRight),

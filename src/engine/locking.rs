@@ -25,6 +25,9 @@ impl Window {
     /// Requests the lock of an activated epoch, behind the requests that wait at the gate [EP-10].
     pub(super) fn request_lock(&mut self, port: &mut impl Port, epoch: Key) {
         self.locks_awaited += 1;
+        if self.size == 1 {
+            return self.lock_acquired(port, epoch, HeldLock::Alone);
+        }
         if self.lock_gate.is_empty() && self.passes_gate(port, self.lock_of(epoch).1) {
             self.enter_queue(port, epoch);
         } else {
@@ -279,6 +282,9 @@ impl Window {
 
     pub(super) fn request_lock_all(&mut self, port: &mut impl Port, epoch: Key) {
         self.locks_awaited += 1;
+        if self.size == 1 {
+            return self.lock_acquired(port, epoch, HeldLock::Alone);
+        }
         self.enter_all(port, epoch);
     }
 
@@ -361,6 +367,10 @@ impl Window {
     #[inline(always)]
     pub(super) fn release_lock(&mut self, port: &mut impl Port, lock: HeldLock) {
         match lock {
+            HeldLock::Alone => {
+                self.peers.of(self.me).lock_active = None;
+                self.recheck |= !self.deferred.is_empty();
+            }
             HeldLock::Shared(request) => self.release(port, request, None),
             HeldLock::Exclusive(request, right) => self.release(port, request, Some(right)),
             HeldLock::All => self.leave_all(port),

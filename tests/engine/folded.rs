@@ -205,3 +205,41 @@ fn forbidden_calls_are_refused_in_a_folded_epoch() {
         close(w, form);
     });
 }
+
+/// The lock epochs of one process never overlap on one target, whatever may be reordered.
+#[test]
+fn lk4_a_window_of_one_process_takes_no_locks() {
+    let relaxed = ReorderFlags { access_after_access: true, ..ReorderFlags::default() };
+    let open = |w: &mut World, form| match form {
+        Form::Shared => w.rank(0).shared(0),
+        Form::Exclusive => w.rank(0).exclusive(0),
+        Form::All => w.rank(0).lock_all(),
+    };
+    let close = |w: &mut World, form| match form {
+        Form::All => w.rank(0).unlock_all(),
+        _ => w.rank(0).unlock(0),
+    };
+    for flags in [ReorderFlags::default(), relaxed] {
+        for (first, then) in FORMS.into_iter().flat_map(|first| FORMS.map(|then| (first, then))) {
+            let mut w = World::with_flags(1, flags);
+            open(&mut w, first);
+            let closed = close(&mut w, first);
+            assert!(w.done(closed), "folded");
+
+            open(&mut w, first);
+            let one = w.put(0, 0, 0, &[1]);
+            let closed = close(&mut w, first);
+            open(&mut w, then);
+            let two = w.put(0, 0, 0, &[2]);
+            assert!(w.remote(one).is_none() && !w.done(closed));
+            assert!(w.posted(two).is_none(), "{first:?}, then {then:?}: the second epoch waits");
+            w.drive();
+            assert!(w.done(closed) && w.posted(two) >= w.remote(one));
+            close(&mut w, then);
+            w.drive();
+            assert_eq!(w.mem(0, 0, 1), [2]);
+            assert_eq!(w.net.calls[0].lock_words(), 0);
+            w.finish();
+        }
+    }
+}
