@@ -15,7 +15,9 @@ VERSION  := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 # Ignore the caller's: each host and each kind of build has its own folder below target/.
 unexport CARGO_TARGET_DIR
 
+ifndef TOGETHER
 .NOTPARALLEL:
+endif
 .SECONDARY:
 .PHONY: help prefixes deps deps-aarch64 build install demo latency latency-netns overhead \
     programs ab idle continuations scale threads mates notify tasks bsp lu transactions simulator \
@@ -77,7 +79,9 @@ install: ## build the library for MPICC and install it to PREFIX
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' tampi/mpix-tampi.pc.in \
 	  > $(DESTDIR)$(PREFIX)/lib/pkgconfig/mpix-tampi.pc
 
-prefixes: $(HOSTS:%=prefix-%)
+# Most of a release build is one crate on one core, so the hosts' are built at the same time.
+prefixes:
+	@$(MAKE) --no-print-directory -j$(words $(HOSTS)) TOGETHER=1 $(HOSTS:%=prefix-%)
 prefix-%:
 	@$(MAKE) --no-print-directory install MPICC=mpicc.$* PREFIX=$(CURDIR)/target/prefix-$* DESTDIR=
 
