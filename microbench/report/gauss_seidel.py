@@ -18,8 +18,8 @@ DIFFERENCES = [
     "takes two rows, however many cores there are. In `interop` and `notified` an iteration "
     "follows the one before it two blocks behind, so a rank with one row of 64 blocks (64 nodes) "
     "keeps 32 cores busy.", "",
-    "**What differs.** `nbuffer` scales here as well as `interop`, because a rank always has a "
-    "block to compute. TAMPI measured an efficiency of 0.1 on 64 nodes. Its cause must be "
+    "**What differs.** `nbuffer` scales here at least as well as `interop`, because a rank always "
+    "has a block to compute. TAMPI measured an efficiency of 0.1 on 64 nodes. Its cause must be "
     "something that the model leaves out: memory and adapters shared by 48 "
     "processes, the cost of MPI calls in the host of that time, or noise (jitter, below, costs "
     "`nbuffer` more than `interop`). TAGASPI measured a version like `nbuffer` on the same machine "
