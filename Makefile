@@ -19,11 +19,11 @@ ifndef TOGETHER
 .NOTPARALLEL:
 endif
 .SECONDARY:
-.PHONY: help prefixes deps deps-aarch64 build install demo latency latency-netns overhead \
-    programs ab idle continuations scale threads mates notify tasks bsp lu transactions simulator \
-    figures figures-full swarm mutants fuzz fuzz-corpus check test test-all test-rust test-loom \
-    test-lint test-c test-netns test-verbs test-random test-small test-schedule test-hosts \
-    test-conformance test-valgrind test-aarch64 clean
+.PHONY: help prefixes deps deps-aarch64 build install demo latency latency-netns overhead programs \
+    ab idle continuations scale threads mates notify tasks bsp collectives halo lu transactions \
+    simulator figures figures-full swarm mutants fuzz fuzz-corpus check test test-all test-rust \
+    test-loom test-lint test-c test-netns test-verbs test-random test-small test-schedule \
+    test-hosts test-conformance test-valgrind test-aarch64 clean
 .DEFAULT_GOAL := help
 
 help: ## list targets and variables
@@ -48,7 +48,7 @@ help: ## list targets and variables
 	@echo "  GUESTS, LOSS, TRANSPORT, TIMES, COMPARE"
 	@echo "           make test-verbs: see tests/rxe/README.md"
 	@echo "  DEMO, LATENCY, OVERHEAD, PROGRAMS, AB, IDLE, MATES, NOTIFY, LU, TRANSACTIONS,"
-	@echo "  CONTINUATIONS, TASKS, BSP, SIMULATE"
+	@echo "  CONTINUATIONS, TASKS, BSP, COLLECTIVES, HALO, SIMULATE"
 	@echo "           options of microbench/demo.py, ..., simulate.py: DEMO='--iterations 20'"
 
 deps: ## install missing packages (as root, with apt), or name them
@@ -137,6 +137,12 @@ tasks: deps prefixes ## programs with tasks: two-sided messages and notified put
 bsp: deps prefixes ## bulk-synchronous programs: barrier and pattern fences, counters, messages
 	$(PYTHON) microbench/bsp.py $(BENCH_HOSTS) $(BSP)
 
+collectives: deps prefixes ## persistent collectives, beside ordinary ones of plain hosts
+	$(PYTHON) microbench/collectives.py $(BENCH_HOSTS) $(COLLECTIVES)
+
+halo: deps prefixes ## halo exchange of a 3-D stencil: messages, neighbour collectives, in place
+	$(PYTHON) microbench/halo.py $(BENCH_HOSTS) $(HALO)
+
 lu: deps prefixes ## LU decomposition: plain hosts, blocking and nonblocking epochs
 	$(PYTHON) microbench/lu.py $(BENCH_HOSTS) $(LU)
 
@@ -219,6 +225,7 @@ test-small: prefixes simulator test-schedule ## all benchmarks, in a small size
 	$(PYTHON) microbench/notify.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/tasks.py $(BENCH_HOSTS) $(SMALL) --no-figures
 	$(PYTHON) microbench/bsp.py $(BENCH_HOSTS) $(SMALL) --no-figures
+	$(PYTHON) microbench/collectives.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/halo.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/lu.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/transactions.py $(BENCH_HOSTS) $(SMALL)

@@ -2,11 +2,12 @@
  * Collectives in a loop: MPI's ordinary calls in the program without the library, persistent ones
  * in that with it. Prints JSON lines, in microseconds per collective, the median of the turns:
  *
- *   us       the collective
- *   copy_us  the memory copies that it implies, made by all ranks at once: what a process receives,
- *            for an allreduce too
+ *   us         the collective
+ *   copies_us  the memory copies that it implies, made by all ranks at once: what a process
+ *              receives, for an allreduce too
+ *   line_us, copy_us, peer_copy_us: see common/lines.h
  *
- *   collectives [--turns N] [--only NAME] [--ordinary] [--window]
+ *   collectives [--turns N] [--only NAME] [--most BYTES] [--ordinary] [--window]
  *
  * "bytes" is what each process contributes in all: to all others together in an alltoall. Every
  * turn has contents of its own, and the results are compared after it. --ordinary measures the
@@ -19,6 +20,7 @@
 #endif
 
 #include "../common/host.h"
+#include "../common/lines.h"
 #include "../common/options.h"
 #include "../common/stats.h"
 #include "../common/timing.h"
@@ -36,7 +38,8 @@ enum call { BARRIER, BCAST, REDUCE, ALLREDUCE, ALLGATHER, ALLTOALL, ALLTOALLV, R
 static const char *const name[CALLS] = {"barrier",   "bcast",    "reduce",    "allreduce",
                                         "allgather", "alltoall", "alltoallv", "reduce_scatter"};
 
-static int rank, ranks, turns = 21;
+static int rank, ranks, turns = 21, most = MOST;
+static struct lines lines; /* of the first two ranks */
 static bool ordinary, window, right = true;
 static const char *only = "";
 static int64_t *in, *out;
@@ -183,12 +186,17 @@ static void measure(enum call call, int bytes, bool persistent)
         mine = copies(call, words, times);
         MPI_Allreduce(&mine, &copy[t], 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     }
+    struct conditions found = {0};
+    if (ranks > 1 && rank < 2)
+        found = conditions_of(&lines);
     if (rank == 0)
         printf("{\"bench\":\"%s\",\"host\":\"%s\",\"ranks\":%d,\"bytes\":%d,\"form\":\"%s\","
-               "\"us\":%.3f,\"copy_us\":%.3f}\n",
+               "\"window\":%s,\"us\":%.3f,\"copies_us\":%.3f,"
+               "\"line_us\":%.4f,\"copy_us\":%.4f,\"peer_copy_us\":%.4f}\n",
                name[call], host_name(), ranks, call == BARRIER ? 0 : bytes,
-               persistent ? "persistent" : "ordinary", spread_of(took, (size_t)turns).median,
-               spread_of(copy, (size_t)turns).median);
+               persistent ? "persistent" : "ordinary", window ? "true" : "false",
+               spread_of(took, (size_t)turns).median, spread_of(copy, (size_t)turns).median,
+               found.line, found.copy, found.peer_copy);
     fflush(stdout);
     free(took);
     free(copy);
@@ -208,6 +216,7 @@ int main(int argc, char **argv)
 {
     static const struct option options[] = {{"turns", required_argument, NULL, 't'},
                                             {"only", required_argument, NULL, 'o'},
+                                            {"most", required_argument, NULL, 'm'},
                                             {"ordinary", no_argument, NULL, 'p'},
                                             {"window", no_argument, NULL, 'w'},
                                             {NULL, 0, NULL, 0}};
@@ -218,10 +227,19 @@ int main(int argc, char **argv)
         switch (option) {
         case 't': turns = (int)positive(optarg, "--turns"); break;
         case 'o': only = optarg; break;
+        case 'm': most = (int)positive(optarg, "--most"); break;
         case 'p': ordinary = true; break;
         case 'w': window = true; break;
         default: MPI_Abort(MPI_COMM_WORLD, 2);
         }
+    if (most > MOST)
+        most = MOST;
+    if (ranks > 1) {
+        MPI_Comm two;
+        MPI_Comm_split(MPI_COMM_WORLD, rank < 2 ? 0 : MPI_UNDEFINED, rank, &two);
+        if (rank < 2)
+            lines = open_lines(two, 4096);
+    }
     size_t room = (size_t)MOST * (size_t)ranks; /* copies of an allgather read as much */
     MPI_Win win = MPI_WIN_NULL;
     if (window)
@@ -238,12 +256,12 @@ int main(int argc, char **argv)
         if (!strstr(name[call], only))
             continue;
         int least = call >= ALLTOALL ? 8 * ranks : 8;
-        for (int bytes = least; bytes <= MOST; bytes *= 4) {
+        for (int bytes = least; bytes <= most; bytes *= 4) {
             both(call, bytes);
             if (call == BARRIER)
                 break;
         }
-        if (call != BARRIER && least != 16) /* the last step is below */
+        if (call != BARRIER && least != 16 && most == MOST) /* the last step is below */
             both(call, MOST);
     }
     int all_right = right;
@@ -252,6 +270,8 @@ int main(int argc, char **argv)
         fputs("collectives: a result was wrong\n", stderr);
     if (window)
         MPI_Win_free(&win);
+    if (ranks > 1 && rank < 2)
+        close_lines(&lines);
     MPI_Finalize();
     return all_right ? 0 : 1;
 }

@@ -105,6 +105,24 @@ static void get_flush(struct bench *b, size_t bytes, long rounds)
     }
 }
 
+/* Into a buffer that lies in its page like a large one of malloc. */
+enum { BEHIND = 16 };
+
+static void get_malloc_flush(struct bench *b, size_t bytes, long rounds)
+{
+    b->local += BEHIND;
+    get_flush(b, bytes, rounds);
+    b->local -= BEHIND;
+}
+
+static bool get_malloc_is_right(struct bench *b, size_t bytes, uint64_t batch, long rounds)
+{
+    b->local += BEHIND;
+    bool right = get_is_right(b, bytes, batch, rounds);
+    b->local -= BEHIND;
+    return right;
+}
+
 static void many_puts_flush(struct bench *b, size_t bytes, long rounds)
 {
     for (long i = 0; i < rounds; i++) {
@@ -296,6 +314,8 @@ const struct scenario scenarios[] = {
      moved},
     {"get_flush_1048576", BYTES_1M, TIME, 1, {get_flush, NULL}, LOCKED, prepare_get, get_is_right,
      moved},
+    {"get_malloc_flush_65536", BYTES_64K, TIME, 1, {get_malloc_flush, NULL}, LOCKED, prepare_get,
+     get_malloc_is_right, moved},
     {"put_rate_8", BYTES_8, RATE, PUTS_PER_FLUSH, {many_puts_flush, NULL}, LOCKED, prepare_put,
      put_is_right, copies},
     {"put_strided_1000x8_flush", BYTES_8, TIME, 1, {put_strided_flush, NULL}, STRIDED,

@@ -1,10 +1,12 @@
 //! Cross-memory attach: the kernel copies between the memories of two processes.
 
+use std::cell::RefCell;
 use std::io;
 
 use libc::iovec;
 
 use crate::engine::OpKind;
+use crate::transport::copy::{copy, is_slow_by_string};
 
 /// Pieces of one system call (UIO_MAXIOV).
 const CALL_PIECES: usize = 1024;
@@ -36,6 +38,25 @@ pub(super) unsafe fn transfer(
     remote: u64,
     len: usize,
 ) -> io::Result<()> {
+    // SAFETY: the contract of this function.
+    unsafe {
+        if goes_aside(direction, local, remote, len) {
+            transfer_aside(direction, pid, local, remote, len)
+        } else {
+            transfer_straight(direction, pid, local, remote, len)
+        }
+    }
+}
+
+/// # Safety
+/// As [`transfer`].
+unsafe fn transfer_straight(
+    direction: Direction,
+    pid: i32,
+    local: *mut u8,
+    remote: u64,
+    len: usize,
+) -> io::Result<()> {
     let mut at = 0;
     while at < len {
         let local = piece(local.wrapping_add(at), len - at);
@@ -44,6 +65,61 @@ pub(super) unsafe fn transfer(
         at += unsafe { call(direction, pid, &[local], &[remote]) }?;
     }
     Ok(())
+}
+
+const PAGE: usize = 4096;
+/// Bytes that go aside at a time.
+const ASIDE: usize = 64 * PAGE;
+
+thread_local! {
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Whether a transfer goes through a buffer of this process. The kernel copies by the string
+/// instruction. Where that is slow, it saves time to copy twice: a get of 64 KiB took 28 µs
+/// straight, and 8 aside.
+fn goes_aside(direction: Direction, local: *const u8, remote: u64, len: usize) -> bool {
+    let (here, there) = (local.addr(), remote as usize);
+    len >= PAGE
+        && match direction {
+            Direction::Write => is_slow_by_string(here, there),
+            Direction::Read => is_slow_by_string(there, here),
+        }
+}
+
+/// Transfers through a buffer that lies in its page as the bytes of the other process do.
+///
+/// # Safety
+/// As [`transfer`].
+#[cold]
+unsafe fn transfer_aside(
+    direction: Direction,
+    pid: i32,
+    local: *mut u8,
+    remote: u64,
+    len: usize,
+) -> io::Result<()> {
+    let mut buffer = BUFFER.try_with(RefCell::take).unwrap_or_default();
+    buffer.resize(ASIDE + PAGE, 0);
+    let skipped = (remote as usize).wrapping_sub(buffer.as_ptr().addr()) % PAGE;
+    let place = buffer[skipped..].as_mut_ptr();
+    let mut parts = (0..len).step_by(ASIDE).map(|at| (at, ASIDE.min(len - at)));
+    let done = parts.try_for_each(|(at, part)| {
+        let (local, remote) = (local.wrapping_add(at), remote + at as u64);
+        // SAFETY: the contract of this function for each part, for which the buffer has room.
+        unsafe {
+            if direction == Direction::Write {
+                copy(local, place, part);
+            }
+            transfer_straight(direction, pid, place, remote, part)?;
+            if direction == Direction::Read {
+                copy(place, local, part);
+            }
+        }
+        Ok(())
+    });
+    _ = BUFFER.try_with(|kept| kept.replace(buffer));
+    done
 }
 
 fn piece(base: *mut u8, len: usize) -> iovec {
@@ -143,10 +219,17 @@ impl Batch {
     /// The local pieces must be valid for the direction.
     pub(super) unsafe fn run(&mut self, way: Direction, pid: i32) -> (usize, io::Result<()>) {
         let mut next = 0;
-        while next < self.pieces.len() {
-            self.build_vectors(next);
+        while let Some(&Piece { local, remote, len, .. }) = self.pieces.get(next) {
             // SAFETY: the caller keeps the local pieces valid.
-            match unsafe { call(way, pid, &self.local, &self.remote) } {
+            let moved = unsafe {
+                if goes_aside(way, local, remote, len) {
+                    transfer_aside(way, pid, local, remote, len).map(|()| len)
+                } else {
+                    self.build_vectors(way, next);
+                    call(way, pid, &self.local, &self.remote)
+                }
+            };
+            match moved {
                 Ok(moved) => next = self.skip(next, moved),
                 Err(error) => {
                     let done = next.checked_sub(1).map_or(0, |last| self.pieces[last].upto);
@@ -157,12 +240,15 @@ impl Batch {
         (self.count, Ok(()))
     }
 
-    /// Builds the vectors of the next call, from piece `next` on.
-    fn build_vectors(&mut self, next: usize) {
+    /// Builds the vectors of the next call, from piece `next` on, up to one that goes aside.
+    fn build_vectors(&mut self, way: Direction, next: usize) {
         self.local.clear();
         self.remote.clear();
         let mut end = None;
-        for part in self.pieces[next..].iter().take(CALL_PIECES) {
+        for (at, part) in self.pieces[next..].iter().take(CALL_PIECES).enumerate() {
+            if at > 0 && goes_aside(way, part.local, part.remote, part.len) {
+                break;
+            }
             self.local.push(piece(part.local, part.len));
             match self.remote.last_mut() {
                 Some(last) if end == Some(part.remote) => last.iov_len += part.len,
@@ -214,7 +300,7 @@ mod tests {
         for (i, remote) in (0..).zip([100u64, 108, 108, 116, 200, 108]) {
             batch.push_over(base.wrapping_add(8 * i), remote, 8);
         }
-        batch.build_vectors(0);
+        batch.build_vectors(Direction::Write, 0);
         let remote: Vec<_> =
             batch.remote.iter().map(|piece| (piece.iov_base as u64, piece.iov_len)).collect();
         assert_eq!(remote, [(100, 24), (200, 8), (108, 8)]);
@@ -225,6 +311,70 @@ mod tests {
             batch.pieces.iter().map(|piece| piece.upto).collect::<Vec<_>>(),
             [1, 3, 4, 5, 6]
         );
+    }
+
+    /// Whether an emulator of one process (`make test-aarch64`) has no such call.
+    fn is_skipped(test: &str, result: &io::Result<()>) -> bool {
+        let skips = result.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENOSYS));
+        if skips {
+            let said = format!("SKIPPED {test}: no process_vm_writev on this system");
+            _ = writeln!(std::io::stderr(), "{said}");
+        }
+        skips
+    }
+
+    #[test]
+    fn a_transfer_aside_moves_exactly_the_bytes() {
+        let pid = std::process::id() as i32;
+        let len = ASIDE + 3 * PAGE + 5;
+        let bytes: Vec<u8> = (0..len).map(|i: usize| (i * 31 + i / 251) as u8 | 1).collect();
+        for shift in [0, 1, 16, 63, 64, 4095] {
+            for way in [Direction::Write, Direction::Read] {
+                let mut from = vec![0u8; len + 2 * PAGE];
+                let mut to = vec![0u8; len + 2 * PAGE];
+                let start = (to.as_ptr().addr() + shift).wrapping_sub(from.as_ptr().addr()) % PAGE;
+                from[start..][..len].copy_from_slice(&bytes);
+                let (source, target) = (from[start..].as_mut_ptr(), to[PAGE..].as_mut_ptr());
+                let (local, remote) = match way {
+                    Direction::Write => (source, target),
+                    Direction::Read => (target, source),
+                };
+                // SAFETY: both vectors have room for the bytes.
+                let result = unsafe { transfer_aside(way, pid, local, remote as u64, len) };
+                if is_skipped("a_transfer_aside_moves_exactly_the_bytes", &result) {
+                    return;
+                }
+                assert!(result.is_ok() && to[PAGE..][..len] == bytes, "{way:?}, {shift}");
+                let mut around = to[..PAGE].iter().chain(&to[PAGE + len..]);
+                assert!(around.all(|byte| *byte == 0), "{way:?}, {shift}: bytes outside");
+            }
+        }
+    }
+
+    /// Pieces that go straight, and pieces that go aside where the processor's strings are slow.
+    #[test]
+    fn a_batch_moves_pieces_of_any_alignment() {
+        const PIECE: usize = 2 * PAGE;
+        let pieces = 12;
+        let bytes: Vec<u8> = (0..pieces * PIECE).map(|i| (i * 7 + i / 251) as u8 | 1).collect();
+        let mut to = vec![0u8; pieces * (PIECE + 64)];
+        let mut batch = Batch::default();
+        for i in 0..pieces {
+            let local = bytes.as_ptr().wrapping_add(i * PIECE).cast_mut();
+            // Each is 16 bytes further behind the source, modulo a page, than the one before.
+            let remote = to.as_mut_ptr().wrapping_add(i * (PIECE + 16));
+            batch.push(local, remote as u64, PIECE);
+        }
+        // SAFETY: every local piece lies in `bytes`, and every remote one in `to`.
+        let (whole, result) = unsafe { batch.run(Direction::Write, std::process::id() as i32) };
+        if is_skipped("a_batch_moves_pieces_of_any_alignment", &result) {
+            return;
+        }
+        assert!(whole == pieces && result.is_ok());
+        for (i, piece) in bytes.chunks(PIECE).enumerate() {
+            let (moved, gap) = to[i * (PIECE + 16)..][..PIECE + 16].split_at(PIECE);
+            assert!(moved == piece && gap.iter().all(|byte| *byte == 0), "piece {i}");
+        }
     }
 
     #[test]
@@ -241,10 +391,7 @@ mod tests {
         }
         // SAFETY: every local piece lies in `from`, and every remote one in `to` of this process.
         let (whole, result) = unsafe { batch.run(Direction::Write, std::process::id() as i32) };
-        // An emulator of one process (`make test-aarch64`) has no such call.
-        if result.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENOSYS)) {
-            let said = "SKIPPED batch_transfers_within_this_process: no process_vm_writev";
-            _ = writeln!(std::io::stderr(), "{said} on this system");
+        if is_skipped("batch_transfers_within_this_process", &result) {
             assert_eq!(whole, 0, "nothing was copied");
             return;
         }
