@@ -17,11 +17,11 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-enum { AREA = 6 << 20, LONGEST = 4 << 20, MOST = 80, SUMS = 1 << 17 };
+enum { AREA = 6 << 20, LONGEST = 4 << 20, MOST = 80, SUMS = 1 << 17, MOST_SHIFTED = 128 };
 
 static MPI_Win win;
 static char *memory;      /* for each origin an area that it writes, one area to read, then sums */
-static char *origin_side; /* where puts come from and gets go to */
+static char *own_memory, *origin_side; /* where puts come from and gets go to */
 static MPI_Aint *bases;   /* of each rank's memory, as displacement */
 
 typedef struct {
@@ -170,6 +170,8 @@ static void one_round(uint64_t seed, int round, Window *flags)
     static Operation list[MOST];
     uint64_t common = seed + (uint64_t)round;
     int way = (int)(next_random(&common) % WAYS), apart = 1 + (int)(next_random(&common) % 7);
+    /* How they lie in their cache lines and pages decides how bytes are copied. */
+    origin_side = own_memory + (round % 4 == 0 ? 0 : next_random(&common) % MOST_SHIFTED);
     int target = (me + apart) % ranks, origin = (me + ranks - apart % ranks) % ranks;
     static int64_t sums[SUMS];
     uint64_t mine = common * 31 + (uint64_t)me, theirs = common * 31 + (uint64_t)origin;
@@ -251,7 +253,7 @@ int main(int argc, char **argv)
     if (me == 0)
         printf("NOTE seed %llu\n", (unsigned long long)seed);
     size_t bytes = (size_t)(ranks + 1) * AREA + SUMS * sizeof(int64_t);
-    REQUIRE((memory = malloc(bytes)) && (origin_side = malloc(AREA)) &&
+    REQUIRE((memory = malloc(bytes)) && (own_memory = malloc(AREA + MOST_SHIFTED)) &&
             (bases = calloc((size_t)ranks, sizeof *bases)));
     memset(memory, 0, bytes);
     fill(memory + (size_t)ranks * AREA, AREA, READ_ONLY);
@@ -275,7 +277,7 @@ int main(int argc, char **argv)
         MPI(MPI_Win_detach(win, memory));
     MPI(MPI_Win_free(&win));
     free(memory);
-    free(origin_side);
+    free(own_memory);
     free(bases);
     return test_end();
 }
