@@ -170,7 +170,7 @@ static void one_round(uint64_t seed, int round, Window *flags)
     static Operation list[MOST];
     uint64_t common = seed + (uint64_t)round;
     int way = (int)(next_random(&common) % WAYS), apart = 1 + (int)(next_random(&common) % 7);
-    /* How they lie in their cache lines and pages decides how bytes are copied. */
+    /* Where a buffer lies in its page decides how it is copied. */
     origin_side = own_memory + (round % 4 == 0 ? 0 : next_random(&common) % MOST_SHIFTED);
     int target = (me + apart) % ranks, origin = (me + ranks - apart % ranks) % ranks;
     static int64_t sums[SUMS];

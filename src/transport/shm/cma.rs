@@ -38,25 +38,10 @@ pub(super) unsafe fn transfer(
     remote: u64,
     len: usize,
 ) -> io::Result<()> {
-    // SAFETY: the contract of this function.
-    unsafe {
-        if goes_aside(direction, local, remote, len) {
-            transfer_aside(direction, pid, local, remote, len)
-        } else {
-            transfer_straight(direction, pid, local, remote, len)
-        }
+    if goes_aside(direction, local, remote, len) {
+        // SAFETY: the contract of this function.
+        return unsafe { transfer_aside(direction, pid, local, remote, len) };
     }
-}
-
-/// # Safety
-/// As [`transfer`].
-unsafe fn transfer_straight(
-    direction: Direction,
-    pid: i32,
-    local: *mut u8,
-    remote: u64,
-    len: usize,
-) -> io::Result<()> {
     let mut at = 0;
     while at < len {
         let local = piece(local.wrapping_add(at), len - at);
@@ -91,7 +76,7 @@ fn goes_aside(direction: Direction, local: *const u8, remote: u64, len: usize) -
 ///
 /// # Safety
 /// As [`transfer`].
-#[cold]
+#[inline(never)]
 unsafe fn transfer_aside(
     direction: Direction,
     pid: i32,
@@ -111,7 +96,7 @@ unsafe fn transfer_aside(
             if direction == Direction::Write {
                 copy(local, place, part);
             }
-            transfer_straight(direction, pid, place, remote, part)?;
+            transfer(direction, pid, place, remote, part)?;
             if direction == Direction::Read {
                 copy(place, local, part);
             }
