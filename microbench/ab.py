@@ -9,7 +9,6 @@ Exits with an error for wrong results or a failed run, never for timing.
 """
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -20,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from driver import conditions, hosts, instructions  # noqa: E402
 from driver.progress import Progress  # noqa: E402
+from driver.results import write_rows  # noqa: E402
 from driver.table import table  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -199,7 +199,6 @@ def main():
     """Builds, measures, prints, writes."""
     options, chosen = parse()
     chosen = [host for host in chosen if host.prefix]
-    options.results.mkdir(parents=True, exist_ok=True)
     os.environ.pop("LD_PRELOAD", None)
     rounds = 1 if options.quick else options.rounds
     try:
@@ -250,8 +249,7 @@ def main():
                 f"{host.label}: {r['name']}: {r['base']:.1f} instructions, "
                 f"now {r['now']:.1f}{' *' if r['now'] > r['base'] else ''}"
             )
-        path = options.results / f"ab-{host.label}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows + counts[host.label]))
+        write_rows(options.results, "ab", host.label, rows + counts[host.label])
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ timing.
 """
 
 import argparse
-import json
 import statistics
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from driver import figures, hosts  # noqa: E402
 from driver.progress import Progress  # noqa: E402
+from driver.results import write_rows  # noqa: E402
 from driver.table import table  # noqa: E402
 
 # Ratios are to the first one.
@@ -115,12 +115,9 @@ def main():
             measured = {host.label: measure(host, options, bar) for host in served}
     except hosts.RunFailed as failure:
         sys.exit(str(failure))
-    options.results.mkdir(parents=True, exist_ok=True)
     for label, rows in measured.items():
         show(label, rows)
-        path = options.results / f"bsp-{label}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        print(f"{label}: {path}")
+        write_rows(options.results, "bsp", label, rows)
     print(f"\n{NOTE}")
     if served and not options.no_figures:
         figures.draw("bsp.py", options.results, *measured)

@@ -9,7 +9,6 @@ for timing.
 """
 
 import argparse
-import json
 import statistics
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from driver import conditions, hosts  # noqa: E402
 from driver.progress import Progress  # noqa: E402
+from driver.results import write_rows  # noqa: E402
 from driver.table import bytes_text, figure_text, table  # noqa: E402
 from driver.verdict import verdict  # noqa: E402
 
@@ -103,15 +103,12 @@ def main():
         samples, copies = measure(chosen, options)
     except hosts.RunFailed as failure:
         sys.exit(str(failure))
-    options.results.mkdir(parents=True, exist_ok=True)
     verdicts = []
     for host in (host for host in chosen if host.prefix):
         rows = rows_of(host.label, samples, copies)
         show(host.label, rows)
         verdicts.append(verdict(host.label, rows))
-        path = options.results / f"collectives-{host.label}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        print(f"{host.label}: {path}")
+        write_rows(options.results, "collectives", host.label, rows)
     print("\n" + "\n".join(verdicts))
 
 

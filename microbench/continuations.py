@@ -7,7 +7,6 @@ Exits with an error for wrong results or a failed run, never for timing.
 """
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -17,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from driver import hosts  # noqa: E402
 from driver.progress import Progress  # noqa: E402
+from driver.results import write_rows  # noqa: E402
 from driver.table import table  # noqa: E402
 
 WAYS = ("continuations", "waitall", "testsome")
@@ -107,7 +107,6 @@ def main():
     """Builds, measures, prints, writes."""
     options, chosen = parse()
     chosen = [host for host in chosen if host.prefix]
-    options.results.mkdir(parents=True, exist_ok=True)
     os.environ.pop("LD_PRELOAD", None)
     try:
         for host in chosen:
@@ -118,9 +117,7 @@ def main():
         sys.exit(str(failure))
     for label, rows in measured.items():
         show(label, rows)
-        path = options.results / f"continuations-{label}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        print(f"{label}: {path}")
+        write_rows(options.results, "continuations", label, rows)
 
 
 if __name__ == "__main__":

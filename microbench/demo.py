@@ -7,7 +7,6 @@ lines and draws figures. Exits with an error for wrong bytes or a failed run, ne
 """
 
 import argparse
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from driver import figures, hosts  # noqa: E402
 from driver.progress import Progress  # noqa: E402
+from driver.results import write_rows  # noqa: E402
 from driver.table import bytes_text, table  # noqa: E402
 
 QUICK = {"iterations": 5, "delay_us": 500, "max_bytes": 4096}
@@ -112,12 +112,9 @@ def main():
     options, chosen = parse()
     hosts.build(chosen)
     results, failures = measure(chosen, options)
-    options.results.mkdir(parents=True, exist_ok=True)
     for label, rows in results.items():
         show(label, rows)
-        path = options.results / f"patterns-{label}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        print(f"{label}: {path}")
+        write_rows(options.results, "patterns", label, rows)
     if not options.no_figures:
         figures.draw("patterns.py", options.results, *results)
     for failure in failures:

@@ -6,7 +6,6 @@ Exits with an error for wrong cells or a failed run, never for timing.
 """
 
 import argparse
-import json
 import statistics
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from driver import hosts  # noqa: E402
+from driver.results import write_rows  # noqa: E402
 from driver.table import table  # noqa: E402
 
 WAYS = ("messages", "restarted", "neighbour", "halo")
@@ -75,7 +75,6 @@ def main():
     """Builds, measures, prints, writes."""
     options, chosen = parse()
     chosen = [host for host in chosen if host.prefix]
-    options.results.mkdir(parents=True, exist_ok=True)
     try:
         for host in chosen:
             host.build()
@@ -84,9 +83,7 @@ def main():
         sys.exit(str(failure))
     for label, rows in measured.items():
         show(label, rows)
-        path = options.results / f"halo-{label}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        print(f"{label}: {path}")
+        write_rows(options.results, "halo", label, rows)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ Exits with an error for wrong results or a failed run, never for timing.
 """
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -18,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from driver import hosts  # noqa: E402
 from driver.progress import Progress  # noqa: E402
+from driver.results import write_rows  # noqa: E402
 from driver.table import table  # noqa: E402
 
 KINDS = ("allocate", "allocate_shared", "create", "create_dynamic")
@@ -108,7 +108,6 @@ def main():
     options, chosen = parse()
     chosen = [host for host in chosen if host.prefix]
     counts = [10] if options.quick else [int(count) for count in options.idle.split(",")]
-    options.results.mkdir(parents=True, exist_ok=True)
     os.environ.pop("LD_PRELOAD", None)
     try:
         for host in chosen:
@@ -146,9 +145,7 @@ def main():
                 )
             )
         )
-        path = options.results / f"idle-{label}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        print(f"{label}: {path}")
+        write_rows(options.results, "idle", label, rows)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ the better plain host. Exits with an error for wrong results or a failed run, ne
 """
 
 import argparse
-import json
 import statistics
 import sys
 from pathlib import Path
@@ -21,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from driver import conditions, figures, hosts, processors  # noqa: E402
 from driver.progress import Progress  # noqa: E402
+from driver.results import write_rows  # noqa: E402
 from driver.table import figure_text, table  # noqa: E402
 from driver.verdict import verdict  # noqa: E402
 
@@ -203,7 +203,6 @@ def main():
     options, chosen = parse()
     hosts.build(chosen)
     samples, limits, failures = measure(chosen, options)
-    options.results.mkdir(parents=True, exist_ok=True)
     verdicts = []
     for host in chosen:
         rows = [row for where, found in samples.items()
@@ -211,9 +210,7 @@ def main():
         show(host.label, rows)
         if host.prefix:
             verdicts.append(verdict(host.label, rows))
-        path = options.results / f"latency{'-netns' if options.apart else ''}-{host.label}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        print(f"{host.label}: {path}")
+        write_rows(options.results, f"latency{'-netns' if options.apart else ''}", host.label, rows)
     if not options.no_figures and not options.apart:
         figures.draw("latency.py", options.results, *[host.label for host in chosen])
     print("\n" + "\n".join(verdicts))

@@ -8,7 +8,6 @@ timing.
 """
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from driver import hosts  # noqa: E402
+from driver.results import write_rows  # noqa: E402
 from driver.table import table  # noqa: E402
 
 
@@ -66,7 +66,6 @@ def measure(host, rounds):
 def main():
     """Builds, measures, prints, writes."""
     options, chosen = parse()
-    options.results.mkdir(parents=True, exist_ok=True)
     os.environ.pop("LD_PRELOAD", None)
     for host in chosen:
         try:
@@ -86,9 +85,7 @@ def main():
         ]
         head = ("name", "one node", "two nodes", "ratio")
         print("\n".join(table(head, lines, left=("name",))))
-        path = options.results / f"mates-{host.label}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        print(f"{host.label}: {path}")
+        write_rows(options.results, "mates", host.label, rows)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ data or a failed run, never for timing.
 """
 
 import argparse
-import json
 import statistics
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from driver import conditions, figures, hosts  # noqa: E402
 from driver.progress import Progress  # noqa: E402
+from driver.results import write_rows  # noqa: E402
 from driver.table import bytes_text, table  # noqa: E402
 
 PLAIN = ("send_recv", "put_flush_send", "put_flush_flag")
@@ -135,15 +135,12 @@ def main():
         samples = measure(chosen, options)
     except hosts.RunFailed as failure:
         sys.exit(str(failure))
-    options.results.mkdir(parents=True, exist_ok=True)
     served = [host for host in chosen if host.prefix]
     for host in served:
         rows = [row for bench in BENCHES for row in rows_of(host.label, samples, bench)]
         for bench in BENCHES:
             show(host.label, bench, [row for row in rows if row["bench"] == bench])
-        path = options.results / f"notify-{host.label}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        print(f"{host.label}: {path}")
+        write_rows(options.results, "notify", host.label, rows)
     if served and not options.no_figures:
         figures.draw("notify.py", options.results, *[host.label for host in served])
 

@@ -9,7 +9,6 @@ never for timing.
 """
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -19,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from driver import hosts  # noqa: E402
 from driver.progress import Progress  # noqa: E402
+from driver.results import write_rows  # noqa: E402
 from driver.table import table  # noqa: E402
 
 # Smaller differences count as none.
@@ -80,7 +80,6 @@ def main():
     """Builds, measures, prints, writes."""
     options, chosen = parse()
     chosen = [host for host in chosen if host.prefix]
-    options.results.mkdir(parents=True, exist_ok=True)
     os.environ.pop("LD_PRELOAD", None)
     try:
         for host in chosen:
@@ -97,9 +96,7 @@ def main():
               f"than 3 % and 5 ns)")
         print("\n".join(table(("setting", "name", "plain", "preloaded", "ratio"), lines,
                               left=("setting", "name"))))
-        path = options.results / f"overhead-{label}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        print(f"{label}: {path}")
+        write_rows(options.results, "overhead", label, rows)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ program that fails is a line of the table.
 """
 
 import argparse
-import json
 import os
 import re
 import statistics
@@ -25,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from driver import hosts, programs  # noqa: E402
 from driver.progress import Progress  # noqa: E402
+from driver.results import write_rows  # noqa: E402
 from driver.table import table  # noqa: E402
 
 SIDES = ("plain", "preloaded")
@@ -183,7 +183,6 @@ def main():
     options, chosen = parse()
     chosen = [host for host in chosen if host.prefix]
     options.rounds = 1 if options.quick else options.rounds
-    options.results.mkdir(parents=True, exist_ok=True)
     os.environ.pop("LD_PRELOAD", None)
     for host in chosen:
         host.permit()
@@ -201,8 +200,7 @@ def main():
                           file=sys.stderr)
                     wrong += [program.name] if side == "preloaded" else []
             report(host.label, rows)
-            path = options.results / f"programs-{host.label}.jsonl"
-            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            write_rows(options.results, "programs", host.label, rows)
             if programs.coarray_folder(host).exists() and not (options.quick or options.no_suite):
                 outcome = suite(host, options.limit, bar)
                 report_suite(host.label, outcome)

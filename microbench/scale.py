@@ -13,7 +13,6 @@ for wrong results or a failed run of the library, never for timing.
 """
 
 import argparse
-import json
 import statistics
 import sys
 from pathlib import Path
@@ -22,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from driver import applications, hosts  # noqa: E402
 from driver.progress import Progress  # noqa: E402
+from driver.results import write_rows  # noqa: E402
 from driver.table import figure_text, table  # noqa: E402
 from driver.verdict import verdict  # noqa: E402
 
@@ -136,15 +136,12 @@ def main():
     runs = len(counts) * options.rounds * sum(2 if host.prefix else 1 for host in chosen)
     with Progress(runs) as bar:
         found, failures, notes = measure(chosen, options, counts, bar)
-    options.results.mkdir(parents=True, exist_ok=True)
     verdicts = []
     for host in (host for host in chosen if host.prefix):
         rows = merged(host.label, [other.label for other in chosen], found)
         show(host.label, rows)
         verdicts.append(verdict(host.label, rows))
-        path = options.results / f"scale-{host.label}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        print(f"{host.label}: {path}")
+        write_rows(options.results, "scale", host.label, rows)
     print("\n" + "\n".join(verdicts))
     if groups_sessions() and max(counts) > applications.cores():
         print("\nkernel.sched_autogroup_enabled is 1: with more ranks than processors, do not "

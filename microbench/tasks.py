@@ -8,7 +8,6 @@ wrong data or a failed run, never for timing.
 """
 
 import argparse
-import json
 import statistics
 import sys
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from driver import figures, hosts  # noqa: E402
 from driver.progress import Progress  # noqa: E402
+from driver.results import write_rows  # noqa: E402
 from driver.table import table  # noqa: E402
 
 # Ratios are to the first one.
@@ -161,16 +161,13 @@ def main():
             measured = {host.label: measure(host, options, bar) for host in served}
     except hosts.RunFailed as failure:
         sys.exit(str(failure))
-    options.results.mkdir(parents=True, exist_ok=True)
     for label, compared in measured.items():
-        lines = []
+        written = []
         for case in compared:
             rows = rows_of(label, case)
             show(label, case, rows)
-            lines += [json.dumps(row) + "\n" for row in rows]
-        path = options.results / f"tasks-{label}.jsonl"
-        path.write_text("".join(lines))
-        print(f"{label}: {path}")
+            written += rows
+        write_rows(options.results, "tasks", label, written)
     print(f"\n{NOTE}")
     if served and not options.no_figures:
         figures.draw("tasks.py", options.results, *measured)

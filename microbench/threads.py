@@ -9,7 +9,6 @@ failed run, never for timing.
 """
 
 import argparse
-import json
 import statistics
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from driver import applications, hosts  # noqa: E402
 from driver.progress import Progress  # noqa: E402
+from driver.results import write_rows  # noqa: E402
 from driver.table import table  # noqa: E402
 
 # Program, arguments, whose figures they are.
@@ -102,13 +102,10 @@ def main():
     hosts.build(chosen)
     unbound = [host.unbound() for host in chosen]
     found, failures = measure(unbound, options, applications.counts(options.threads))
-    options.results.mkdir(parents=True, exist_ok=True)
     for host in (host for host in chosen if host.prefix):
         rows = merged(host.label, found)
         show(host.label, rows)
-        path = options.results / f"threads-{host.label}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        print(f"{host.label}: {path}")
+        write_rows(options.results, "threads", host.label, rows)
     for failure in failures:
         print(f"\nFAILED: {failure}", file=sys.stderr)
     sys.exit(1 if failures else 0)

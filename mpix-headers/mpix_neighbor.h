@@ -25,20 +25,27 @@
  *
  * WITHIN A NODE
  *
- * If all processes of the communicator are on one node, each reads its neighbours' buffers in
- * place [SHAN]. It copies once, from the datatype of the sender to its own. That needs no message
- * and no packing, if the send buffer lies in memory of a window of MPI_Win_allocate or
- * MPI_Win_allocate_shared of both processes. Other buffers are packed by the sender into shared
- * memory, and unpacked by the receiver. The window must live until the request is freed: an
- * exchange that is started afterwards fails with MPI_ERR_BUFFER. No epoch is needed.
+ * Each process reads the buffers of its neighbours on the node in place [SHAN]. It copies once,
+ * from the datatype of the sender to its own. That needs no message and no packing, if the send
+ * buffer lies in memory of a window of MPI_Win_allocate or MPI_Win_allocate_shared of both
+ * processes. Other buffers are packed by the sender into shared memory, and unpacked by the
+ * receiver. The window must live until the request is freed: an exchange that is started afterwards
+ * fails with MPI_ERR_BUFFER. No epoch is needed.
  *
- * An exchange is complete in a process when it has received all blocks, and all neighbours have
- * read what it sends. It waits for no other process. A neighbour reads in MPI_Start, in calls that
- * wait, and in every other call in which this library makes progress.
+ * An exchange is complete in a process when it has received all blocks, its neighbours on the node
+ * have read what it sends, and what it sends to other nodes may be changed. It waits for no other
+ * process. A neighbour reads in MPI_Start, in calls that wait, and in every other call in which
+ * this library makes progress.
  *
  * Blocks whose data lie in short pieces (a face with one number in each row) are packed as well:
- * that takes fewer cache misses. Communicators of several nodes, or with processes of other jobs,
- * are left to the host's nonblocking calls, and the log says so at level info.
+ * that takes fewer cache misses. Communicators with processes of other jobs are left to the host's
+ * nonblocking calls, and the log says so at level info.
+ *
+ * BETWEEN NODES
+ *
+ * Each block is a message of the host, from the datatype of the sender to that of the receiver. A
+ * block that is longer than the receive buffer fails in the call that completes the exchange there
+ * (MPI_ERR_TRUNCATE). Within a node, it fails in the call that makes the request.
  *
  * ORDER OF BLOCKS [MPI]
  *

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from driver import hosts
 from driver.progress import Progress
+from driver.results import write_rows
 from driver.table import table
 
 
@@ -163,13 +164,10 @@ def main(application, chosen, cases, options, figure_text):
     except hosts.RunFailed as failure:
         sys.exit(str(failure))
     lines, failures = run(application, chosen, cases, options.rounds)
-    options.results.mkdir(parents=True, exist_ok=True)
     for label, mine in lines.items():
         rows = merged(application, mine)
         show(application, label, rows, figure_text)
-        path = options.results / f"{application.name}-{label}.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        print(f"{label}: {path}")
+        write_rows(options.results, application.name, label, rows)
     failures += differing(application, lines)
     for failure in failures:
         print(f"\nFAILED: {failure}", file=sys.stderr)

@@ -22,11 +22,12 @@ use crate::engine::slab::{Key, Slab};
 /// application may free while the collective is inactive or active.
 ///
 /// # Contract
-/// Calls come in the order `start`, `advance` until it does not return `Advance::Pending`, `start`
-/// again. They may come from any thread, one at a time, with or without the runtime's guard, and
-/// from inside calls of the host. So neither may take the guard, wait, panic, call a function of
-/// the application, or call one of the host's that makes progress. Dropping it, which happens only
-/// while it is inactive, frees what it has in this process only: peers may still use theirs.
+/// Calls come in the order `start`, then `advance` and `finish` until one of them returns
+/// `Advance::Complete`, then `start` again. They may come from any thread, one at a time, with or
+/// without the runtime's guard, and from inside calls of the host. So none may take the guard,
+/// wait, panic, call a function of the application, or call one of the host's that makes progress,
+/// but as [`calls_host`](Self::calls_host) says. Dropping it, which happens only while it is
+/// inactive, frees what it has in this process only: peers may still use theirs.
 ///
 /// Peers may start the collectives of a communicator in different orders. So each needs words of
 /// its own in shared memory.
@@ -34,12 +35,16 @@ pub(crate) trait PersistentCollective: Send {
     /// Starts it: from now on the buffers belong to it. Does what can be done at once.
     fn start(&mut self) -> Advance;
 
-    /// Does what can be done without waiting.
+    /// Does what can be done without waiting. Sweeps call it, and hooks.
     fn advance(&mut self) -> Advance;
 
-    /// Whether `start` and `advance` make calls of the host, which may make progress. Then neither
-    /// sweeps nor hooks advance it, only calls of the application that wait for it or test it, and
-    /// the guard is not held meanwhile.
+    /// As [`advance`](Self::advance), from calls of the application that wait for it or test it.
+    fn finish(&mut self) -> Advance {
+        self.advance()
+    }
+
+    /// Whether `start` and `finish` make calls of the host, which may make progress. Then the guard
+    /// is not held meanwhile. `advance` never makes any.
     fn calls_host(&self) -> bool {
         false
     }
@@ -50,6 +55,9 @@ pub(crate) trait PersistentCollective: Send {
 pub(crate) enum Advance {
     /// It waits for other processes. `moved`: something was done meanwhile.
     Pending { moved: bool },
+    /// What is left is the host's to do, which needs no call for it. Only `finish` sees whether it
+    /// is complete.
+    AtHost,
     /// This process's part is done: its buffers belong to the application again.
     Complete,
     /// It cannot be completed. It is not advanced any more and cannot be started again.
@@ -139,17 +147,14 @@ impl Table {
         let Some(entry) = self.entries.get_mut(key) else { return };
         entry.body = Some(body);
         entry.state = match result {
-            Advance::Pending { .. } => CollectiveState::Active,
+            Advance::Pending { .. } | Advance::AtHost => CollectiveState::Active,
             Advance::Complete => CollectiveState::Complete,
             Advance::Failed(failure) => CollectiveState::Failed(failure),
         };
-        if entry.calls_host {
-            return;
-        }
         let listed = self.active.iter().rposition(|active| *active == key);
         match (listed, result) {
             (None, Advance::Pending { .. }) => self.active.push(key),
-            (Some(at), Advance::Complete | Advance::Failed(_)) => {
+            (Some(at), Advance::AtHost | Advance::Complete | Advance::Failed(_)) => {
                 self.active.swap_remove(at);
             }
             _ => return,
@@ -206,7 +211,7 @@ pub(crate) fn forget_comm(comm: u64) {
     });
 }
 
-/// Whether it is advanced only by [`start`] and [`advance`], without the guard.
+/// Whether tests of it must call [`finish`], without the guard: sweeps do not complete it.
 pub(crate) fn calls_host(key: Key) -> bool {
     with(|table| table.entries.get(key).is_some_and(|entry| entry.calls_host))
 }
@@ -236,20 +241,21 @@ pub(crate) fn start(key: Key) -> bool {
     true
 }
 
-/// Advances a collective if it is active, and no other thread is doing so. Returns its state.
+/// Advances a collective, as far as to its end, if it is active and no other thread is doing so.
+/// Returns its state.
 #[inline]
-pub(crate) fn advance(key: Key) -> CollectiveState {
-    run(key);
+pub(crate) fn finish(key: Key) -> CollectiveState {
+    run(key, |body| body.finish());
     state(key)
 }
 
-/// As [`advance`]. True if anything moved.
+/// Runs a collective if it is active. True if anything moved.
 #[inline]
-fn run(key: Key) -> bool {
+fn run(key: Key, step: impl FnOnce(&mut dyn PersistentCollective) -> Advance) -> bool {
     let Some(mut body) = with(|table| table.take(key, CollectiveState::Active)) else {
         return false;
     };
-    let result = body.advance();
+    let result = step(&mut *body);
     with(|table| table.put_back(key, body, result));
     result != Advance::Pending { moved: false }
 }
@@ -266,7 +272,7 @@ pub(crate) fn advance_all() -> bool {
     while at > 0 {
         at -= 1;
         if let Some(key) = with(|table| table.active.get(at).copied()) {
-            moved |= run(key);
+            moved |= run(key, |body| body.advance());
         }
     }
     moved
@@ -290,9 +296,11 @@ pub(crate) fn deactivate(key: Key) {
 mod tests {
     use super::*;
 
-    /// Completes at the `left`-th call, and fails if that number is 0.
+    /// Completes at the `left`-th call, and fails if that number is 0. The last of several calls is
+    /// made by `finish` alone, if that calls the host.
     struct Counter {
         left: u32,
+        at_host: bool,
     }
 
     const FAILURE: CollectiveFailure = CollectiveFailure { class: 7, text: "test" };
@@ -303,6 +311,10 @@ mod tests {
         }
 
         fn advance(&mut self) -> Advance {
+            if self.at_host && self.left == 1 { Advance::AtHost } else { self.finish() }
+        }
+
+        fn finish(&mut self) -> Advance {
             match self.left {
                 0 => Advance::Failed(FAILURE),
                 1 => Advance::Complete,
@@ -312,13 +324,18 @@ mod tests {
                 }
             }
         }
+
+        fn calls_host(&self) -> bool {
+            self.at_host
+        }
     }
 
     // One test: the table is one per process.
     #[test]
     fn sweeps_advance_what_is_active() {
-        let key_of = |left| insert(Box::new(Counter { left }), 1);
-        let [first, second, third] = [3, 2, 0].map(key_of);
+        let key_of = |(left, at_host)| insert(Box::new(Counter { left, at_host }), 1);
+        let [first, second, third, fourth] =
+            [(3, false), (2, false), (0, false), (2, true)].map(key_of);
         assert!(any_alive() && !any_active() && !advance_all());
         assert!([first, second, third].into_iter().all(start) && !start(first));
         assert_eq!(state(first), CollectiveState::Active);
@@ -329,15 +346,21 @@ mod tests {
             [CollectiveState::Active, CollectiveState::Complete]
         );
         assert!(!start(second), "not completed yet");
-        assert_eq!(advance(first), CollectiveState::Complete);
+        assert_eq!(finish(first), CollectiveState::Complete);
         assert!(!any_active());
         [first, second, third].into_iter().for_each(deactivate);
+        assert!(start(fourth) && any_active() && !calls_host(first) && calls_host(fourth));
+        assert!(advance_all() && !any_active(), "the rest is the host's");
+        assert!(!advance_all());
+        assert_eq!(state(fourth), CollectiveState::Active);
+        assert_eq!(finish(fourth), CollectiveState::Complete);
+        deactivate(fourth);
         assert!(start(second) && !start(third));
         assert_eq!(state(third), CollectiveState::Dead);
         assert_eq!(comm_of(first), Some(1));
         forget_comm(1);
         assert_eq!(comm_of(first), None);
-        [first, second].into_iter().for_each(remove);
+        [first, second, fourth].into_iter().for_each(remove);
         clear();
         assert!(!any_alive());
     }

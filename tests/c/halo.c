@@ -3,7 +3,7 @@
  * in memory of windows and elsewhere, with datatypes that differ between sender and receiver,
  * restarted many times, beside other requests, and with wrong arguments.
  *
- *   halo [cart | graph | mixed | errors]
+ *   halo [cart | graph | mixed | errors | truncated]
  */
 #include "check.h"
 #ifndef PLAIN
@@ -103,6 +103,20 @@ struct buffers {
     MPI_Win win;
     void *allocated;
 };
+
+/* Whether all processes share a node. */
+static int on_one_node(void)
+{
+    MPI_Comm node;
+    int near;
+    MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+    MPI(MPI_Comm_size(node, &near));
+    MPI(MPI_Comm_free(&node));
+    return near == ranks;
+}
+
+/* Whether buffers can have this memory. */
+static int exists(enum memory memory) { return memory != SHARED || on_one_node(); }
 
 static size_t room(void) { return (MOST + 1) * (BLOCK + FAR) * sizeof(int); }
 
@@ -283,6 +297,8 @@ static void exchanges(struct topology t)
         MPI_Comm_size(t.comm, &size);
         if (size != ranks && memory != PRIVATE && memory != STACK)
             continue; /* windows are made by all */
+        if (!exists(memory))
+            continue;
         struct buffers b = open_buffers(memory, stack);
         for (enum call call = 0; call < CALLS; call++) {
             struct arguments arguments;
@@ -341,6 +357,8 @@ static void mixed(void)
     struct topology t = distributed(2, (int[]){down, up}, 2, (int[]){up, down});
     int *stack = __builtin_alloca(2 * room());
     for (enum memory memory = 0; memory < MEMORIES; memory++) {
+        if (!exists(memory))
+            continue;
         struct buffers b = open_buffers(memory, stack), others = open_buffers(PRIVATE, NULL);
         struct arguments arguments[2];
         int in = -1, out = 0, index, number, indices[4], flag;
@@ -485,6 +503,27 @@ static void errors(void)
     MPI(MPI_Comm_free(&t.comm));
     MPI(MPI_Comm_free(&grid.comm));
 }
+
+/* Between two nodes, a block that is too long fails where it arrives. */
+static void truncated(void)
+{
+    struct topology t = distributed(1, (int[]){1 - me}, 1, (int[]){1 - me});
+    int sent[3] = {me, me, me}, received[2] = {-1, -1};
+    MPI_Request request;
+    MPI(MPI_Comm_set_errhandler(t.comm, MPI_ERRORS_RETURN));
+    MPI(MPIX_Neighbor_allgather_init(sent, me ? 3 : 2, MPI_INT, received, 2, MPI_INT, t.comm,
+                                     MPI_INFO_NULL, &request));
+    MPI(MPI_Start(&request));
+    if (me == 0) {
+        FAILS(MPI_ERR_TRUNCATE, MPI_Wait(&request, MPI_STATUS_IGNORE));
+        FAILS(MPI_ERR_REQUEST, MPI_Start(&request));
+    } else {
+        MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        EXPECT(received[0] == 0 && received[1] == 0, "received %d, %d", received[0], received[1]);
+    }
+    MPI(MPI_Request_free(&request));
+    MPI(MPI_Comm_free(&t.comm));
+}
 #endif
 
 int main(int argc, char **argv)
@@ -501,6 +540,8 @@ int main(int argc, char **argv)
 #ifndef PLAIN
     if (!*part || !strcmp(part, "errors"))
         errors();
+    if (!strcmp(part, "truncated"))
+        truncated();
 #endif
     MPI(MPI_Type_free(&spread));
     MPI(MPI_Type_free(&packed));

@@ -20,7 +20,7 @@ use crate::runtime::collectives::{Advance, CollectiveFailure, PersistentCollecti
 pub(super) type Start = Box<dyn FnMut(MPI_Comm, *mut MPI_Request) -> c_int>;
 
 struct AtHost {
-    comm: MPI_Comm,
+    comm: OwnComm,
     start: Start,
     /// The current start's request, at the host.
     request: Cell<MPI_Request>,
@@ -29,33 +29,35 @@ struct AtHost {
 // SAFETY: handles, and arguments of the application, which any thread may pass to the host.
 unsafe impl Send for AtHost {}
 
-impl AtHost {
-    fn failed(code: c_int) -> Advance {
-        let mut class = code;
-        host_calls::error_class(code, &mut class);
-        Advance::Failed(CollectiveFailure {
-            class,
-            text: "the host's nonblocking collective has failed",
-        })
-    }
+/// A call of the host has failed.
+pub(super) fn failed(code: c_int, text: &'static str) -> Advance {
+    let mut class = code;
+    host_calls::error_class(code, &mut class);
+    Advance::Failed(CollectiveFailure { class, text })
 }
+
+const FAILED: &str = "the host's nonblocking collective has failed";
 
 impl PersistentCollective for AtHost {
     fn start(&mut self) -> Advance {
-        let code = (self.start)(self.comm, self.request.as_ptr());
+        let code = (self.start)(self.comm.0, self.request.as_ptr());
         if code != MPI_SUCCESS {
-            return Self::failed(code);
+            return failed(code, FAILED);
         }
-        self.advance()
+        self.finish()
     }
 
     fn advance(&mut self) -> Advance {
+        Advance::AtHost
+    }
+
+    fn finish(&mut self) -> Advance {
         let mut flag = 0;
         let code = host_calls::test(&self.request, &mut flag, Status::ignored());
         match (code == MPI_SUCCESS, flag != 0) {
-            (false, _) => Self::failed(code),
+            (false, _) => failed(code, FAILED),
             (true, true) => Advance::Complete,
-            (true, false) => Advance::Pending { moved: false },
+            (true, false) => Advance::AtHost,
         }
     }
 
@@ -64,29 +66,50 @@ impl PersistentCollective for AtHost {
     }
 }
 
-impl Drop for AtHost {
-    fn drop(&mut self) {
-        host_calls::comm_free(&mut self.comm);
-    }
-}
-
 /// Sets up a collective of `comm` at the host. Collective.
 pub(super) fn set_up(
     comm: MPI_Comm,
     start: Start,
 ) -> Result<Box<dyn PersistentCollective>, NotServed> {
-    let refused = || {
-        let text = "the host cannot make a communicator for a persistent collective";
-        NotServed::Refused(Fault::new(MPI_ERR_INTERN, text))
-    };
-    let mut own = MPI_COMM_NULL;
-    drive::assemble(comm).map_err(|_| refused())?;
-    // SAFETY: the communicator is valid, since the host has just accepted it; the place is ours.
-    // Without attributes: they are the application's, and it does not know of this one.
-    let code = unsafe { PMPI_Comm_dup_with_info(comm, MPI_INFO_NULL, &raw mut own) };
-    if code != MPI_SUCCESS {
-        return Err(refused());
+    let comm = OwnComm::duplicate(comm)?;
+    Ok(Box::new(AtHost { comm, start, request: Cell::new(MPI_REQUEST_NULL) }))
+}
+
+/// A communicator of one persistent collective.
+pub(super) struct OwnComm(pub(super) MPI_Comm);
+
+impl OwnComm {
+    /// Duplicates the application's. Collective.
+    pub(super) fn duplicate(comm: MPI_Comm) -> Result<Self, NotServed> {
+        // SAFETY: the communicator is valid, since the host has just accepted it; the place is
+        // ours. Without attributes: they are the application's, and it does not know of this one.
+        Self::make(comm, |own| unsafe { PMPI_Comm_dup_with_info(comm, MPI_INFO_NULL, own) })
     }
-    host_calls::comm_set_errhandler(own, MPI_ERRORS_RETURN);
-    Ok(Box::new(AtHost { comm: own, start, request: Cell::new(MPI_REQUEST_NULL) }))
+
+    /// Makes one of the processes of `comm` with the same color, in the order of its ranks.
+    /// Collective.
+    pub(super) fn split(comm: MPI_Comm, color: c_int) -> Result<Self, NotServed> {
+        // SAFETY: as in `duplicate`.
+        Self::make(comm, |own| unsafe { PMPI_Comm_split(comm, color, 0, own) })
+    }
+
+    fn make(comm: MPI_Comm, call: impl FnOnce(*mut MPI_Comm) -> c_int) -> Result<Self, NotServed> {
+        let refused = || {
+            let text = "the host cannot make a communicator for a persistent collective";
+            NotServed::Refused(Fault::new(MPI_ERR_INTERN, text))
+        };
+        let mut own = MPI_COMM_NULL;
+        drive::assemble(comm).map_err(|_| refused())?;
+        if call(&raw mut own) != MPI_SUCCESS {
+            return Err(refused());
+        }
+        host_calls::comm_set_errhandler(own, MPI_ERRORS_RETURN);
+        Ok(OwnComm(own))
+    }
+}
+
+impl Drop for OwnComm {
+    fn drop(&mut self) {
+        host_calls::comm_free(&mut self.0);
+    }
 }

@@ -1,306 +1,95 @@
-//! Persistent neighbour collectives within a node: each process reads its neighbours' buffers in
-//! place, from their datatype to its own [CL-6].
+//! Persistent neighbour collectives, on the nodes that the processes are on [CL-6].
 //!
-//! The set-up is collective. Each process describes its blocks in memory that all share: where they
-//! lie, and their layouts. Then each process matches the blocks that it receives with those that
-//! are sent, and prepares the copies. A buffer in memory of an allocated window, which the receiver
-//! has mapped, is read there. Other blocks are *staged*: the sender packs them into its part of the
-//! shared memory, which is reserved for all blocks and takes memory only where it is used.
-//!
-//! ```text
-//! part of a process: words of the exchange | how each block is read | description | staged blocks
-//! ```
-
-use std::ops::Range;
+//! Neighbours on the same node read each other's buffers in place ([`mates`](super::mates)). Blocks
+//! between nodes are [messages](super::messages) of the host. Both begin when the collective is
+//! started. Then sweeps see to the former, and the host to the latter, whatever call this process
+//! makes next.
 
 use super::NotServed;
+use super::at_host::OwnComm;
+use super::mates::{Preparation, Shared};
+use super::messages::Messages;
 use super::neighbours::{Block, Both, Neighbours};
-use super::scratch;
-use super::windows::Windows;
-use crate::collective::halo::{Exchange, Links, Topology, distinct, words_of};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
 use crate::mpi::collective::communicators::Carrier;
 use crate::runtime::collectives::{Advance, PersistentCollective};
 use crate::runtime::enter;
-use crate::sync::AtomicU64;
-use crate::sync::Ordering::Relaxed;
-use crate::transport::datatype::{CopyPlan, Side};
-use crate::transport::shm::window_memory::{WindowPlace, address_of, place_of};
-use crate::transport::shm::{Bootstrap, Scratch};
+use crate::transport::shm::{self, Bootstrap};
 
-/// Words of a cache line, at which staged blocks begin.
-const LINE: usize = 8;
-
-/// How a block is read. The receiver chooses, and the sender stages the block if it must.
-const IN_PLACE: u64 = 1;
-const STAGED: u64 = 2;
-
-/// Blocks whose runs are shorter, in bytes, are staged wherever they lie. Read in place, each run
-/// costs at least one cache line from another core; packed, its sender takes them from its own
-/// cache. An exchange of 32³ doubles takes 36 µs in place, and 13 with such faces staged.
-const SCATTERED: u64 = 128;
-
-/// `MPI_PROC_NULL`, and the segment of a block that lies in no window.
-const NONE: u64 = u64::MAX;
-
-/// A copy of one block.
-#[derive(Debug)]
-struct Copy {
-    plan: CopyPlan,
-    from: *const u8,
-    to: *mut u8,
+/// A neighbour collective of several nodes.
+struct Halo {
+    /// `None`: this process shares memory with no other.
+    shared: Option<Shared>,
+    messages: Messages,
 }
 
-impl Copy {
-    /// # Safety
-    /// The source may be read and the sink written.
-    unsafe fn run(&self) {
-        // SAFETY: the contract of this function.
-        unsafe { self.plan.run(self.from, self.to) };
+impl Halo {
+    /// Does what sweeps may do.
+    fn advance_shared(&mut self) -> Advance {
+        self.shared.as_mut().map_or(Advance::Complete, Shared::advance)
     }
 }
-
-/// A neighbour collective of one process.
-struct Halo {
-    scratch: Scratch,
-    exchange: Exchange,
-    /// What it reads from each neighbour.
-    reads: Vec<Vec<Copy>>,
-    /// What it stages.
-    stages: Vec<Copy>,
-    windows: Windows,
-}
-
-// SAFETY: the addresses are those of the application's buffers and of shared memory, which belong
-// to the process.
-unsafe impl Send for Halo {}
 
 impl PersistentCollective for Halo {
     fn start(&mut self) -> Advance {
-        if let Err(failure) = self.windows.check() {
-            return Advance::Failed(failure);
+        if let Err(failed) = self.messages.start() {
+            return failed;
         }
-        for stage in &self.stages {
-            // SAFETY: the application's buffer, which belongs to the collective from now on; all
-            // readers have read the last content of the staged block, since the exchange before is
-            // complete.
-            unsafe { stage.run() };
+        match self.shared.as_mut().map_or(Advance::Complete, Shared::start) {
+            Advance::Complete => self.messages.advance(),
+            incomplete => incomplete,
         }
-        self.exchange.start(self.scratch.words());
-        self.advance()
     }
 
     fn advance(&mut self) -> Advance {
-        let Halo { scratch, exchange, reads, .. } = self;
-        let before = exchange.pending();
-        let complete = exchange.advance(scratch.words(), |place| {
-            for read in &reads[place] {
-                // SAFETY: the neighbour has started this exchange, so its buffers may be read until
-                // this process confirms; the receive buffer belongs to the collective.
-                unsafe { read.run() };
-            }
-        });
-        match complete {
-            true => Advance::Complete,
-            false => Advance::Pending { moved: exchange.pending() != before },
+        match self.advance_shared() {
+            Advance::Complete => Advance::AtHost,
+            incomplete => incomplete,
         }
     }
-}
 
-/// What a process tells all others first.
-#[derive(Clone, Copy, Debug)]
-struct Announcement {
-    /// An error class, if its arguments are wrong.
-    fault: u64,
-    sources: u64,
-    destinations: u64,
-    /// Words of its description.
-    description: u64,
-    /// Words of its staged blocks.
-    staged: u64,
-}
-
-impl Announcement {
-    const BYTES: usize = 5 * 8;
-
-    fn encode(self) -> Vec<u8> {
-        let Announcement { fault, sources, destinations, description, staged } = self;
-        [fault, sources, destinations, description, staged].map(u64::to_ne_bytes).concat()
-    }
-
-    fn decode(bytes: &[u8]) -> Self {
-        let (words, _) = bytes.as_chunks::<8>();
-        let word = |at: usize| words.get(at).map_or(0, |word| u64::from_ne_bytes(*word));
-        Announcement {
-            fault: word(0),
-            sources: word(1),
-            destinations: word(2),
-            description: word(3),
-            staged: word(4),
+    fn finish(&mut self) -> Advance {
+        match (self.messages.advance(), self.advance_shared()) {
+            (failed @ Advance::Failed(_), _) => failed,
+            (messages, Advance::Complete) => messages,
+            (_, incomplete) => incomplete,
         }
     }
-}
 
-/// Where the parts of a process begin, in words.
-#[derive(Clone, Debug)]
-struct Part {
-    exchange: usize,
-    /// How each of its blocks is read.
-    modes: Range<usize>,
-    description: Range<usize>,
-    staged: usize,
-}
-
-/// The parts of all processes, and the number of all words. `None`: they exceed the addresses.
-fn parts(announced: &[Announcement]) -> Option<(Vec<Part>, usize)> {
-    let mut end = 0usize;
-    let mut room = |words: u64| {
-        let start = end;
-        end = usize::try_from(words).ok()?.checked_next_multiple_of(LINE)?.checked_add(end)?;
-        (end < isize::MAX as usize / 8).then_some(start)
-    };
-    let all: Option<Vec<Part>> = announced
-        .iter()
-        .map(|one| {
-            let exchange = room(words_of(usize::try_from(one.sources).ok()?) as u64)?;
-            let modes = room(one.destinations)?;
-            let description = room(one.description)?;
-            let staged = room(one.staged)?;
-            Some(Part {
-                exchange,
-                modes: modes..modes + one.destinations as usize,
-                description: description..description + one.description as usize,
-                staged,
-            })
-        })
-        .collect();
-    Some((all?, end))
-}
-
-/// A block that a process sends, as it describes it.
-#[derive(Debug)]
-struct Sent {
-    place: Option<WindowPlace>,
-    /// Displacement of the block's first byte, and the bytes from it to the last.
-    low: i64,
-    length: u64,
-    base: usize,
-    /// Where it may be staged, in words from the process's first staged one.
-    staged: usize,
-    side: Side,
-}
-
-/// What a process tells its neighbours.
-#[derive(Debug, Default)]
-struct Description {
-    sources: Vec<Option<u32>>,
-    destinations: Vec<Option<u32>>,
-    /// One for each destination, or one for all.
-    sent: Vec<Sent>,
-}
-
-fn encode_ranks(ranks: &[Option<u32>], words: &mut Vec<u64>) {
-    words.push(ranks.len() as u64);
-    words.extend(ranks.iter().map(|rank| rank.map_or(NONE, u64::from)));
-}
-
-fn decode_ranks(words: &mut &[u64]) -> Option<Vec<Option<u32>>> {
-    let (length, rest) = words.split_first()?;
-    let (ranks, rest) = rest.split_at_checked(usize::try_from(*length).ok()?)?;
-    *words = rest;
-    Some(ranks.iter().map(|rank| u32::try_from(*rank).ok()).collect())
-}
-
-impl Description {
-    fn encode(&self) -> Vec<u64> {
-        let mut words = Vec::new();
-        encode_ranks(&self.sources, &mut words);
-        encode_ranks(&self.destinations, &mut words);
-        words.push(self.sent.len() as u64);
-        for sent in &self.sent {
-            let place = sent.place.unwrap_or(WindowPlace { segment: NONE, offset: 0 });
-            words.extend([place.segment, place.offset, sent.low.cast_unsigned(), sent.length]);
-            words.extend([sent.base as u64, sent.staged as u64]);
-            sent.side.encode(&mut words);
-        }
-        words
-    }
-
-    fn decode(words: &[AtomicU64]) -> Option<Self> {
-        let words: Vec<u64> = words.iter().map(|word| word.load(Relaxed)).collect();
-        let mut rest = &words[..];
-        let sources = decode_ranks(&mut rest)?;
-        let destinations = decode_ranks(&mut rest)?;
-        let (length, mut rest) = rest.split_first()?;
-        let sent: Option<Vec<Sent>> = (0..*length)
-            .map(|_| {
-                let (head, behind) = rest.split_first_chunk::<6>()?;
-                rest = behind;
-                let [segment, offset, low, length, base, staged] = *head;
-                let place = (segment != NONE).then_some(WindowPlace { segment, offset });
-                let side = Side::decode(&mut rest)?;
-                let (low, base) = (low.cast_signed(), base as usize);
-                Some(Sent { place, low, length, base, staged: staged as usize, side })
-            })
-            .collect();
-        Some(Description { sources, destinations, sent: sent? })
-    }
-
-    /// The block for a destination.
-    fn sent_to(&self, destination: usize) -> Option<&Sent> {
-        if self.sent.len() == 1 { self.sent.first() } else { self.sent.get(destination) }
-    }
-}
-
-impl Sent {
-    fn new(block: Block, staged: &mut usize) -> Self {
-        let (first, length) = block.bytes().unwrap_or((block.base, 0));
-        let place = if length == 0 { None } else { place_of(first, length) };
-        let sent = Sent {
-            place,
-            low: first.wrapping_sub(block.base) as i64,
-            length,
-            base: block.base,
-            staged: *staged,
-            side: block.side,
-        };
-        *staged += (sent.side.size().div_ceil(8) as usize).next_multiple_of(LINE);
-        sent
-    }
-
-    /// Where this process reads it. `None`: it is staged.
-    fn readable(&self, own: bool) -> Option<usize> {
-        if own {
-            return Some(self.base);
-        }
-        let first = address_of(self.place?, self.length)?;
-        let bytes = self.side.size();
-        let scattered = bytes > LINE as u64 * 8
-            && CopyPlan::new(&self.side, &Side::flat(bytes)).piece() < SCATTERED;
-        if scattered {
-            return None;
-        }
-        Some(first.wrapping_add_signed(-self.low as isize))
+    fn calls_host(&self) -> bool {
+        true
     }
 }
 
 /// Has all processes agree on the first fault. `None` in all: there is none.
 fn agree(carrier: &mut Carrier, fault: Option<Fault>) -> Result<(), NotServed> {
     let mine = fault.map_or(0, |fault| fault.class as u64);
-    let mut all = vec![0; 8 * carrier.ranks as usize];
-    carrier.allgather(&mine.to_ne_bytes(), &mut all);
-    let (words, _) = all.as_chunks::<8>();
-    let first = words.iter().map(|word| u64::from_ne_bytes(*word)).find(|class| *class != 0);
-    refuse(fault, first)
+    let classes = gather(carrier, [mine]);
+    refuse(fault, classes.iter().map(|[class]| *class))
 }
 
-/// The outcome of a process whose own fault is `fault`, if the first fault of all has this class.
-fn refuse(fault: Option<Fault>, first: Option<u64>) -> Result<(), NotServed> {
-    let Some(class) = first else { return Ok(()) };
+/// Gathers some words of each process.
+fn gather<const N: usize>(carrier: &mut Carrier, mine: [u64; N]) -> Vec<[u64; N]> {
+    let mut all = vec![0; 8 * N * carrier.ranks as usize];
+    carrier.allgather(&mine.map(u64::to_ne_bytes).concat(), &mut all);
+    let (words, _) = all.as_chunks::<8>();
+    let words: Vec<u64> = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+    words.as_chunks::<N>().0.to_vec()
+}
+
+/// The outcome of a process whose own fault is `fault`, if these are the classes of all. 0: none.
+fn refuse(fault: Option<Fault>, mut classes: impl Iterator<Item = u64>) -> Result<(), NotServed> {
+    let Some(class) = classes.find(|class| *class != 0) else { return Ok(()) };
     const OTHERS: &str = "another process has called with wrong arguments, or with blocks that \
                           match no other's";
     Err(NotServed::Refused(fault.unwrap_or_else(|| Fault::new(class as i32, OTHERS))))
+}
+
+/// Has all processes agree, and returns what succeeded here.
+fn agree_on<T>(carrier: &mut Carrier, mine: Result<T, Fault>) -> Result<T, NotServed> {
+    agree(carrier, mine.as_ref().err().copied())?;
+    mine.map_err(NotServed::Refused)
 }
 
 /// Sets up a neighbour collective of `comm`. Collective. `blocks` gives what this process sends to
@@ -310,7 +99,8 @@ pub(super) fn set_up(
     comm: MPI_Comm,
     blocks: impl FnOnce(&Neighbours) -> Both,
 ) -> Result<Box<dyn PersistentCollective>, NotServed> {
-    let Some(neighbours) = Neighbours::of(comm, carrier.me as i32) else {
+    let me = carrier.me;
+    let Some(neighbours) = Neighbours::of(comm, me as i32) else {
         return Err(NotServed::LeftToHost("the communicator has no topology"));
     };
     let made = {
@@ -318,172 +108,54 @@ pub(super) fn set_up(
         let _guard = enter();
         blocks(&neighbours)
     };
-    let (made, fault) = match made {
-        Ok(made) => (made, None),
-        Err(fault) => (Default::default(), Some(fault)),
-    };
-    let (sent, received) = made;
-    let mut staged = 0;
-    let mut own = Description { sent: Vec::new(), ..Description::default() };
-    own.sent = sent.into_iter().map(|block| Sent::new(block, &mut staged)).collect();
-    own.sources.clone_from(&neighbours.sources);
-    own.destinations.clone_from(&neighbours.destinations);
-    let words = own.encode();
-    let announcement = Announcement {
-        fault: fault.map_or(0, |fault| fault.class as u64),
-        sources: distinct(&own.sources).len() as u64,
-        destinations: own.destinations.len() as u64,
-        description: words.len() as u64,
-        staged: staged as u64,
-    };
-    let mut bytes = vec![0; Announcement::BYTES * carrier.ranks as usize];
-    carrier.allgather(&announcement.encode(), &mut bytes);
-    let announced: Vec<_> =
-        bytes.chunks_exact(Announcement::BYTES).map(Announcement::decode).collect();
-    refuse(fault, announced.iter().map(|one| one.fault).find(|class| *class != 0))?;
-    let Some((parts, total)) = parts(&announced) else {
-        return Err(NotServed::LeftToHost("the blocks exceed the addresses"));
-    };
-    let scratch = scratch(carrier, total)?;
-    let part = &parts[carrier.me as usize];
-    for (place, word) in scratch.words()[part.description.clone()].iter().zip(&words) {
-        place.store(*word, Relaxed);
+    let fault = made.as_ref().err().copied();
+    let [first, second, third] = shm::node().unwrap_or_default();
+    let class = fault.map_or(0, |fault| fault.class as u64);
+    let all = gather(carrier, [class, first, second, third]);
+    refuse(fault, all.iter().map(|[class, ..]| *class))?;
+    let (sent, received) = made.map_err(NotServed::Refused)?;
+
+    let node_of = |rank: u32| &all[rank as usize][1..];
+    let is_known = [first, second, third] != [0; 3];
+    let is_mate = |rank: &u32| *rank == me || (is_known && node_of(*rank) == node_of(me));
+    let mut mates: Vec<u32> = (0..carrier.ranks).filter(is_mate).collect();
+    if mates.len() == carrier.ranks as usize {
+        let prepared = Preparation::new(carrier, (me, &mates), &neighbours, &sent)?;
+        let (shared, _) = connect(carrier, Some(prepared), &received, || Ok(()))?;
+        return Ok(Box::new(shared.expect("it was prepared")));
     }
+    let part = OwnComm::split(comm, mates[0] as i32)?;
+    let own = OwnComm::duplicate(comm)?;
+    let mut node = Carrier {
+        comm: part.0,
+        me: mates.partition_point(|mate| *mate < me) as u32,
+        ranks: mates.len() as u32,
+        failed: false,
+    };
+    let ranks = mates.clone();
+    let prepared = Preparation::new(&mut node, (me, &ranks), &neighbours, &sent).ok();
+    if prepared.is_none() {
+        mates.clear();
+    }
+    let messages = || Messages::new(own, &mates, &neighbours, (&sent, &received));
+    let (shared, messages) = connect(carrier, prepared, &received, messages)?;
+    Ok(Box::new(Halo { shared, messages }))
+}
+
+/// Ends the set-up: among mates, if it is `prepared`, and with others by `messages`. Collective.
+fn connect<M>(
+    carrier: &mut Carrier,
+    mut prepared: Option<Preparation<'_>>,
+    received: &[Block],
+    messages: impl FnOnce() -> Result<M, Fault>,
+) -> Result<(Option<Shared>, M), NotServed> {
     // Orders the descriptions before their readers.
     agree(carrier, None)?;
-    let mut builder = Builder {
-        me: carrier.me,
-        topology: neighbours.topology,
-        words: scratch.words(),
-        parts: &parts,
-        own: &own,
-        windows: Windows::new(),
-    };
-    let read = builder.reads(&received);
+    let reads = prepared.as_mut().map(|mates| mates.reads(received)).transpose();
+    let connected = reads.and_then(|reads| Ok((reads, messages()?)));
     // Orders the choices of the readers before their senders.
-    agree(carrier, read.as_ref().err().copied())?;
-    let Ok(reads) = read else {
-        return Err(NotServed::LeftToHost("the blocks of two processes do not match"));
-    };
-    let stages = builder.stages();
-    let links = builder.links();
+    let (reads, messages) = agree_on(carrier, connected)?;
+    let shared = prepared.zip(reads).map(|(mates, reads)| mates.finish(reads)).transpose();
     // The readers' places were looked up; no process goes on before all have.
-    agree(carrier, links.as_ref().err().copied())?;
-    let Ok(links) = links else {
-        return Err(NotServed::LeftToHost("the blocks of two processes do not match"));
-    };
-    let windows = builder.windows;
-    let exchange = Exchange::new(links);
-    Ok(Box::new(Halo { scratch, exchange, reads, stages, windows }))
-}
-
-/// What the set-up needs to know after the exchange.
-struct Builder<'a> {
-    me: u32,
-    topology: Topology,
-    words: &'a [AtomicU64],
-    parts: &'a [Part],
-    own: &'a Description,
-    windows: Windows,
-}
-
-impl Builder<'_> {
-    fn unmatched() -> Fault {
-        Fault::new(MPI_ERR_TOPOLOGY, "two neighbours differ in the number of their edges")
-    }
-
-    fn described(&self, rank: u32) -> Result<Description, Fault> {
-        let part = self.parts.get(rank as usize).ok_or_else(Self::unmatched)?;
-        let words = &self.words[part.description.clone()];
-        Description::decode(words).ok_or_else(Self::unmatched)
-    }
-
-    /// The address of a process's staged block.
-    fn staged(&self, rank: u32, sent: &Sent) -> *mut u8 {
-        let first = self.parts[rank as usize].staged + sent.staged;
-        self.words.as_ptr().wrapping_add(first).cast_mut().cast()
-    }
-
-    /// The copies from each neighbour, and tells the neighbours how their blocks are read.
-    fn reads(&mut self, received: &[Block]) -> Result<Vec<Vec<Copy>>, Fault> {
-        let sources = &self.own.sources;
-        let mut all = Vec::new();
-        for from in distinct(sources) {
-            let sender = self.described(from)?;
-            let modes = self.parts[from as usize].modes.clone();
-            let mut copies = Vec::new();
-            for (at, block) in received.iter().enumerate() {
-                if sources[at] != Some(from) {
-                    continue;
-                }
-                let matched = self.topology.matching((self.me, sources), at, &sender.destinations);
-                let to = matched.ok_or_else(Self::unmatched)?;
-                let sent = sender.sent_to(to).ok_or_else(Self::unmatched)?;
-                if sent.side.size() > block.side.size() {
-                    const TEXT: &str = "a block is longer than the receive buffer";
-                    return Err(Fault::new(MPI_ERR_TRUNCATE, TEXT));
-                }
-                let base = sent.readable(from == self.me);
-                let mode = if base.is_some() { IN_PLACE } else { STAGED };
-                self.words[modes.start + to].store(mode, Relaxed);
-                if sent.side.size() == 0 {
-                    continue;
-                }
-                let (plan, from) = match base {
-                    Some(base) => {
-                        let first = base.wrapping_add_signed(sent.low as isize);
-                        if let Some(place) = sent.place {
-                            self.windows.add(first, place);
-                        }
-                        (CopyPlan::new(&sent.side, &block.side), std::ptr::without_provenance(base))
-                    }
-                    None => {
-                        let packed = Side::flat(sent.side.size());
-                        let from = self.staged(from, sent).cast_const();
-                        (CopyPlan::new(&packed, &block.side), from)
-                    }
-                };
-                let to = std::ptr::without_provenance_mut(block.base);
-                copies.push(Copy { plan, from, to });
-            }
-            all.push(copies);
-        }
-        Ok(all)
-    }
-
-    /// The copies of this process's blocks that some reader wants to be staged.
-    fn stages(&mut self) -> Vec<Copy> {
-        let modes = &self.words[self.parts[self.me as usize].modes.clone()];
-        let wants: Vec<bool> = modes.iter().map(|mode| mode.load(Relaxed) == STAGED).collect();
-        let one = self.own.sent.len() == 1;
-        let mut copies = Vec::new();
-        for (at, sent) in self.own.sent.iter().enumerate() {
-            let wanted = if one { wants.contains(&true) } else { wants.get(at) == Some(&true) };
-            if sent.side.size() == 0 {
-                continue;
-            }
-            if let Some(place) = sent.place {
-                let first = sent.base.wrapping_add_signed(sent.low as isize);
-                self.windows.add(first, place);
-            }
-            if wanted {
-                let plan = CopyPlan::new(&sent.side, &Side::flat(sent.side.size()));
-                let from = std::ptr::without_provenance(sent.base);
-                copies.push(Copy { plan, from, to: self.staged(self.me, sent) });
-            }
-        }
-        copies
-    }
-
-    fn links(&self) -> Result<Links, Fault> {
-        let first = |rank: u32| self.parts[rank as usize].exchange;
-        let sources = distinct(&self.own.sources).into_iter().map(first).collect();
-        let mut readers = Vec::new();
-        for rank in distinct(&self.own.destinations) {
-            let reads = distinct(&self.described(rank)?.sources);
-            let place = reads.iter().position(|from| *from == self.me);
-            readers.push((first(rank), place.ok_or_else(Self::unmatched)?));
-        }
-        Ok(Links::new(first(self.me), sources, readers))
-    }
+    Ok((agree_on(carrier, shared)?, messages))
 }

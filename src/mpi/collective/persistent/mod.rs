@@ -6,8 +6,8 @@
 //!   host's checks.
 //! - [`barrier`], [`movement`], [`divided`], [`in_place`]: schedules of this library. [`moves`]:
 //!   what each call moves. [`folding`]: sums. [`windows`]: the windows that have buffers.
-//! - [`halo`], [`neighbour_calls`], [`neighbours`], [`neighbours_at_host`]: neighbour collectives
-//!   [CL-6].
+//! - [`neighbour_calls`], [`neighbours`], [`neighbours_at_host`], [`halo`], [`mates`],
+//!   [`messages`]: neighbour collectives [CL-6].
 //!
 //! The host's own call comes first, if it has one: it checks the arguments, and the request that it
 //! makes is freed. Then the processes of the communicator agree whether this library serves the
@@ -23,6 +23,8 @@ mod halo;
 mod host_form;
 mod in_place;
 mod kept;
+mod mates;
+mod messages;
 mod movement;
 mod moves;
 mod neighbour_calls;

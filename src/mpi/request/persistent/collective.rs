@@ -51,7 +51,7 @@ pub(super) fn wait_for(key: Key) -> CollectiveState {
         return state;
     }
     for _ in 0..if oversubscribed() { 1 } else { QUICK_LOOKS } {
-        state = collectives::advance(key);
+        state = collectives::finish(key);
         if state != CollectiveState::Active {
             count_wait();
             return state;
@@ -64,7 +64,7 @@ pub(super) fn wait_for(key: Key) -> CollectiveState {
         if looks > LOOKS_ALONE {
             hook::progress_host();
         }
-        let state = collectives::advance(key);
+        let state = collectives::finish(key);
         (state != CollectiveState::Active).then_some(state)
     })
 }
@@ -81,13 +81,13 @@ fn count_wait() {
     }
 }
 
-/// Advances the collective of a request if it is active and no sweep does so.
+/// Advances the collective of a request if it is active and sweeps do not complete it.
 pub(super) fn test_at_host(request: MPI_Request) {
     let source = enter().persistent.source(request.key());
     if let Some(Source::Collective(key)) = source
         && collectives::calls_host(key)
     {
-        collectives::advance(key);
+        collectives::finish(key);
     }
 }
 
