@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 /// better look less often.
 ///
 /// Each look takes the counter's cache line from an origin that notifies in a row, and the origin
-/// waits until it has the line back. If the wait before found more than it needed, the next one
-/// pauses before its first look, longer each time. If it found just what it needed, as in a
-/// ping-pong, the pauses become shorter again.
+/// waits until it has the line back. If the wait before found several more than it needed, the next
+/// one pauses before its first look, longer each time. If not, the pauses become shorter again.
+///
+/// One more means nothing: processes that notify each other in turns find it now and then, and
+/// would find it behind each pause.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lead(u32);
 
@@ -26,10 +28,10 @@ impl Lead {
         }
     }
 
-    /// Notes what a wait has found: `more` than it waited for, or just that.
+    /// Notes how many a wait has found beyond those that it waited for.
     #[inline]
-    pub(crate) fn learn(&mut self, more: bool) {
-        self.0 = if more { (self.0 + 1).min(Self::MOST + 1) } else { self.0 / 2 };
+    pub(crate) fn learn(&mut self, beyond: u64) {
+        self.0 = if beyond > 1 { (self.0 + 1).min(Self::MOST + 1) } else { self.0 / 2 };
     }
 }
 
@@ -124,6 +126,17 @@ mod tests {
     fn the_next_look_comes_when_three_quarters_of_the_rest_should_be_there() {
         assert_eq!(Pace::next(9, 8, US, 8), US * 3 / 4);
         assert_eq!(Pace::next(9, 8, US, 4), US * 3 / 8);
+    }
+
+    #[test]
+    fn who_finds_one_more_does_not_pause() {
+        let mut lead = Lead::default();
+        (0..9).for_each(|_| lead.learn(1));
+        assert_eq!(lead.0, 0, "two processes that exchange");
+        (0..9).for_each(|_| lead.learn(2));
+        assert_eq!(lead.0, Lead::MOST + 1, "an origin that is ahead");
+        (0..3).for_each(|_| lead.learn(1));
+        assert_eq!(lead.0, 0);
     }
 
     #[test]

@@ -398,7 +398,8 @@ impl CounterWait {
         let (counter, expected) = (*counter, *expected);
         focused.look(window, |window| {
             if window.has_counted(counter, expected) {
-                window.lead.learn(window.engine.had_counted(counter, expected + 1));
+                let found = window.engine.last_count(counter).unwrap_or(expected);
+                window.lead.learn(found - expected);
                 return true;
             }
             pace.pause(window.engine.last_count(counter).unwrap_or(0), expected);

@@ -15,6 +15,10 @@
 //! already, this costs 12 ns of 42, so a copy to the place of the copy before does without, and a
 //! get does. Other processors use the C library.
 //!
+//! Where registers have 64 bytes, the C library stores whole lines, which a processor need not
+//! fetch. 64 puts of 512 bytes to lines that another processor has read take 52 ns each by it,
+//! instead of 77 by 32-byte registers (Zen 4). So it makes the copies of up to 512 bytes there.
+//!
 //! Where the data are in no cache, streaming stores are faster still: 64 copies of 1 MiB behind one
 //! another take 80 to 100 µs each instead of 105 to 140. Copies of one buffer again and again take
 //! longer with them. So copies to a place that is likely in a cache go through the caches, and the
@@ -155,6 +159,8 @@ mod x86 {
 
     /// Shortest copy that this module makes. Below, the C library is as fast.
     pub(super) const SHORTEST: usize = 128;
+    /// Longest copy that the C library makes where it has registers of a line.
+    const IN_LINES: usize = 512;
     /// Longest copy that is always made by registers.
     const SHORT: usize = 4 * 1024;
     const LINE: usize = 64;
@@ -195,7 +201,7 @@ mod x86 {
         // detected.
         unsafe {
             if len <= SHORT {
-                if is_x86_feature_detected!("avx2") {
+                if is_x86_feature_detected!("avx2") && !(len <= IN_LINES && has_line_registers()) {
                     return by_registers(
                         from,
                         to,
@@ -215,6 +221,13 @@ mod x86 {
                 _mm_sfence();
             }
         }
+    }
+
+    /// Whether the C library copies by registers of 64 bytes. It does not on older processors that
+    /// have them, which lower their clock for it.
+    #[inline]
+    fn has_line_registers() -> bool {
+        is_x86_feature_detected!("avx512vbmi2")
     }
 
     /// Whether the last copy by registers had another destination.

@@ -227,7 +227,7 @@ pub(crate) fn wait(request: Option<&Cell<MPI_Request>>, status: Status<'_>) -> O
                 return false;
             };
             if waits {
-                window.tag_lead.learn(window.engine.unexpected() > 0);
+                window.tag_lead.learn(window.engine.unexpected() as u64);
             }
             window.engine.make_idle(id);
             met = Some(arrival);
