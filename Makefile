@@ -67,7 +67,7 @@ install: ## build the library for MPICC and install it to PREFIX
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
 	install -m 755 target/$(LABEL)/release/libmpix_rma.so $(DESTDIR)$(PREFIX)/lib/
 	install -m 644 target/$(LABEL)/release/libmpix_rma.a $(DESTDIR)$(PREFIX)/lib/
-	$(MPICC) -O2 -Wall -Wextra -Wno-stringop-overflow -fPIC -shared -fvisibility=default \
+	$(MPICC) -O2 -Wall -Wextra -fPIC -shared -fvisibility=default \
 	  -Impix-headers tampi/tampi.c \
 	  -o $(DESTDIR)$(PREFIX)/lib/libmpix_tampi.so -Ltarget/$(LABEL)/release -lmpix_rma \
 	  -Wl,-rpath,'$$ORIGIN'

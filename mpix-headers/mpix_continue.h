@@ -114,7 +114,7 @@ int MPIX_Continue_init(int flags, int max_poll, MPI_Info info, MPI_Request *cont
 int MPIX_Continue(MPI_Request *request, MPIX_Continue_cb_function *cb, void *cb_data, int flags,
                   MPI_Status *status, MPI_Request cont_req);
 int MPIX_Continueall(int count, MPI_Request requests[], MPIX_Continue_cb_function *cb,
-                     void *cb_data, int flags, MPI_Status statuses[], MPI_Request cont_req);
+                     void *cb_data, int flags, MPI_Status *statuses, MPI_Request cont_req);
 
 /*
  * MPIX_Continue_get_failed - the continuations that have failed: one of their requests, or their
@@ -136,7 +136,7 @@ int PMPIX_Continue_init(int flags, int max_poll, MPI_Info info, MPI_Request *con
 int PMPIX_Continue(MPI_Request *request, MPIX_Continue_cb_function *cb, void *cb_data, int flags,
                    MPI_Status *status, MPI_Request cont_req);
 int PMPIX_Continueall(int count, MPI_Request requests[], MPIX_Continue_cb_function *cb,
-                      void *cb_data, int flags, MPI_Status statuses[], MPI_Request cont_req);
+                      void *cb_data, int flags, MPI_Status *statuses, MPI_Request cont_req);
 int PMPIX_Continue_get_failed(MPI_Request cont_req, int *count, void **cb_data);
 
 #endif /* MPIX_CONTINUE_H */

@@ -41,9 +41,9 @@ extern "C" {
  * Errors, on MPI_COMM_WORLD: those of MPIX_Continueall, MPI_ERR_OTHER (the runtime refuses).
  */
 int MPIX_Task_iwait(MPI_Request *request, MPI_Status *status);
-int MPIX_Task_iwaitall(int n, MPI_Request requests[], MPI_Status statuses[]);
+int MPIX_Task_iwaitall(int n, MPI_Request requests[], MPI_Status *statuses);
 int PMPIX_Task_iwait(MPI_Request *request, MPI_Status *status);
-int PMPIX_Task_iwaitall(int n, MPI_Request requests[], MPI_Status statuses[]);
+int PMPIX_Task_iwaitall(int n, MPI_Request requests[], MPI_Status *statuses);
 
 /*
  * MPI_TASK_MULTIPLE - the thread level at which blocking calls pause their task [2019, section 5]
@@ -108,8 +108,8 @@ int PMPIX_Task_set_blocking(int pauses, int *before);
  * Errors, on MPI_COMM_WORLD: those of MPIX_Continueall, MPI_ERR_UNSUPPORTED_OPERATION (no OpenMP
  * runtime that has omp_fulfill_event is loaded).
  */
-int MPIX_Task_detach(int n, MPI_Request reqs[], MPI_Status statuses[], omp_event_handle_t event);
-int PMPIX_Task_detach(int n, MPI_Request reqs[], MPI_Status statuses[], omp_event_handle_t event);
+int MPIX_Task_detach(int n, MPI_Request reqs[], MPI_Status *statuses, omp_event_handle_t event);
+int PMPIX_Task_detach(int n, MPI_Request reqs[], MPI_Status *statuses, omp_event_handle_t event);
 #endif
 
 #ifdef __cplusplus

@@ -50,7 +50,7 @@ int TAMPI_Blocking_enabled(int *flag);
 int TAMPI_Nonblocking_enabled(int *flag);
 
 int TAMPI_Iwait(MPI_Request *request, MPI_Status *status);
-int TAMPI_Iwaitall(int count, MPI_Request requests[], MPI_Status statuses[]);
+int TAMPI_Iwaitall(int count, MPI_Request requests[], MPI_Status *statuses);
 
 /* Fortran */
 void tampi_property_get_(MPI_Fint *property, MPI_Fint *value, MPI_Fint *err);
@@ -154,7 +154,7 @@ static inline int TAMPI_Wait(MPI_Request *request, MPI_Status *status)
     return TAMPI_Iwait(request, status);
 }
 
-static inline int TAMPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[])
+static inline int TAMPI_Waitall(int count, MPI_Request requests[], MPI_Status *statuses)
 {
     return TAMPI_Iwaitall(count, requests, statuses);
 }

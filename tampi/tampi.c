@@ -109,7 +109,7 @@ int TAMPI_Iwait(MPI_Request *request, MPI_Status *status)
     return MPIX_Task_iwait(request, status);
 }
 
-int TAMPI_Iwaitall(int count, MPI_Request requests[], MPI_Status statuses[])
+int TAMPI_Iwaitall(int count, MPI_Request requests[], MPI_Status *statuses)
 {
     return MPIX_Task_iwaitall(count, requests, statuses);
 }
