@@ -227,7 +227,7 @@ pub(crate) fn wait(request: Option<&Cell<MPI_Request>>, status: Status<'_>) -> O
                 return false;
             };
             if waits {
-                window.tag_lead.learn(window.engine.unexpected() as u64);
+                window.tag_lead.learn(window.engine.unexpected());
             }
             window.engine.make_idle(id);
             met = Some(arrival);
