@@ -161,6 +161,20 @@ HELPER int test_memory(long long bytes)
     return enough;
 }
 
+/* True if all processes can share memory. */
+HELPER int on_one_node(void)
+{
+    static int known, n;
+    MPI_Comm node;
+    if (!known++) {
+        MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+        MPI(MPI_Comm_size(node, &n));
+        MPI(MPI_Comm_free(&node));
+        MPI(MPI_Allreduce(MPI_IN_PLACE, &n, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD));
+    }
+    return n == ranks;
+}
+
 /* Two ways to give a window its memory. */
 enum { ALLOCATED, CREATED, KINDS };
 static const char *const kind_name[KINDS] __attribute__((unused)) = {"allocated", "created"};

@@ -141,12 +141,8 @@ static void independence(int kind)
     Window w = window(kind, sizeof data, 1);
     MPI_Request slow, got;
     MPI_Win dup;
-    int pid = getpid(), target = ranks - 1, near;
-    MPI_Comm node;
-    MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
-    MPI(MPI_Comm_size(node, &near));
-    MPI(MPI_Comm_free(&node));
-    if (ranks == 1 || near < ranks) { /* no signals between nodes */
+    int pid = getpid(), target = ranks - 1;
+    if (ranks == 1 || !on_one_node()) { /* no signals between nodes */
         window_free(&w);
         return;
     }

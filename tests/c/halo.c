@@ -104,17 +104,6 @@ struct buffers {
     void *allocated;
 };
 
-/* Whether all processes share a node. */
-static int on_one_node(void)
-{
-    MPI_Comm node;
-    int near;
-    MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
-    MPI(MPI_Comm_size(node, &near));
-    MPI(MPI_Comm_free(&node));
-    return near == ranks;
-}
-
 /* Whether buffers can have this memory. */
 static int exists(enum memory memory) { return memory != SHARED || on_one_node(); }
 

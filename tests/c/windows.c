@@ -73,20 +73,6 @@ static long resident(void)
     return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
-/* True if all processes can share memory. */
-static int on_one_node(void)
-{
-    static int known, n;
-    MPI_Comm node;
-    if (!known++) {
-        MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
-        MPI(MPI_Comm_size(node, &n));
-        MPI(MPI_Comm_free(&node));
-        MPI(MPI_Allreduce(MPI_IN_PLACE, &n, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD));
-    }
-    return n == ranks;
-}
-
 /* Makes a window of `bytes`, uses it, and frees it. Between nodes, no window is a shared one. */
 static void make_and_free(int i, MPI_Aint bytes)
 {

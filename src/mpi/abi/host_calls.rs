@@ -184,6 +184,13 @@ host_calls! {
         PMPI_Recv_init(null_mut(), 0, MPI_BYTE, MPI_PROC_NULL, 0, comm, request);
 }
 
+/// The class of an error code; that of a code that is none is `MPI_ERR_OTHER`.
+pub(crate) fn class_of(code: c_int) -> c_int {
+    let mut class = MPI_ERR_OTHER;
+    error_class(code, &mut class);
+    class
+}
+
 /// Makes a request that is already complete, by sending nothing to `MPI_PROC_NULL`.
 #[inline]
 pub(crate) fn null_isend(comm: MPI_Comm, request: Out<'_, MPI_Request>) -> c_int {

@@ -46,9 +46,7 @@ impl HostWindow {
         if code == MPI_SUCCESS {
             return Ok(HostWindow(handle));
         }
-        let mut class = MPI_ERR_OTHER;
-        host_calls::error_class(code, &mut class);
-        Err(Fault::new(class, "the host cannot make another window"))
+        Err(Fault::new(host_calls::class_of(code), "the host cannot make another window"))
     }
 
     /// The window, which this still owns.

@@ -31,9 +31,7 @@ unsafe impl Send for AtHost {}
 
 /// A call of the host has failed.
 pub(super) fn failed(code: c_int, text: &'static str) -> Advance {
-    let mut class = code;
-    host_calls::error_class(code, &mut class);
-    Advance::Failed(CollectiveFailure { class, text })
+    Advance::Failed(CollectiveFailure { class: host_calls::class_of(code), text })
 }
 
 const FAILED: &str = "the host's nonblocking collective has failed";
@@ -71,37 +69,43 @@ pub(super) fn set_up(
     comm: MPI_Comm,
     start: Start,
 ) -> Result<Box<dyn PersistentCollective>, NotServed> {
-    let comm = OwnComm::duplicate(comm)?;
+    let comm = OwnComm::duplicate(comm).map_err(refused)?;
     Ok(Box::new(AtHost { comm, start, request: Cell::new(MPI_REQUEST_NULL) }))
 }
 
-/// A communicator of one persistent collective.
+/// The outcome if the host has refused to make a communicator, with this code.
+pub(super) fn refused(_: c_int) -> NotServed {
+    let text = "the host cannot make a communicator for a persistent collective";
+    NotServed::Refused(Fault::new(MPI_ERR_INTERN, text))
+}
+
+/// A communicator of this library, over the application's processes.
 pub(super) struct OwnComm(pub(super) MPI_Comm);
 
 impl OwnComm {
     /// Duplicates the application's. Collective.
-    pub(super) fn duplicate(comm: MPI_Comm) -> Result<Self, NotServed> {
-        // SAFETY: the communicator is valid, since the host has just accepted it; the place is
-        // ours. Without attributes: they are the application's, and it does not know of this one.
+    ///
+    /// # Errors
+    /// The host's code, which the host has reported, here and below.
+    pub(super) fn duplicate(comm: MPI_Comm) -> Result<Self, c_int> {
+        // SAFETY: the application's communicator, which the host checks; the place is ours. Without
+        // attributes: they are the application's, and it does not know of this one.
         Self::make(comm, |own| unsafe { PMPI_Comm_dup_with_info(comm, MPI_INFO_NULL, own) })
     }
 
     /// Makes one of the processes of `comm` with the same color, in the order of its ranks.
     /// Collective.
-    pub(super) fn split(comm: MPI_Comm, color: c_int) -> Result<Self, NotServed> {
+    pub(super) fn split(comm: MPI_Comm, color: c_int) -> Result<Self, c_int> {
         // SAFETY: as in `duplicate`.
         Self::make(comm, |own| unsafe { PMPI_Comm_split(comm, color, 0, own) })
     }
 
-    fn make(comm: MPI_Comm, call: impl FnOnce(*mut MPI_Comm) -> c_int) -> Result<Self, NotServed> {
-        let refused = || {
-            let text = "the host cannot make a communicator for a persistent collective";
-            NotServed::Refused(Fault::new(MPI_ERR_INTERN, text))
-        };
+    fn make(comm: MPI_Comm, call: impl FnOnce(*mut MPI_Comm) -> c_int) -> Result<Self, c_int> {
         let mut own = MPI_COMM_NULL;
-        drive::assemble(comm).map_err(|_| refused())?;
-        if call(&raw mut own) != MPI_SUCCESS {
-            return Err(refused());
+        drive::assemble(comm)?;
+        let code = call(&raw mut own);
+        if code != MPI_SUCCESS {
+            return Err(code);
         }
         host_calls::comm_set_errhandler(own, MPI_ERRORS_RETURN);
         Ok(OwnComm(own))

@@ -11,15 +11,15 @@ use std::ffi::c_int;
 
 use hashbrown::HashMap;
 
+use super::at_host::OwnComm;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::collective::endings::watch;
-use crate::mpi::progress::drive;
 use crate::runtime::process::Own;
 
 /// The duplicates, by the keys of the communicators.
 // SAFETY: any thread may use and drop handles.
-static DUPLICATES: Own<Option<HashMap<u64, MPI_Comm>>> = unsafe { Own::new(None) };
+static DUPLICATES: Own<Option<HashMap<u64, OwnComm>>> = unsafe { Own::new(None) };
 
 /// Has the host check a call that makes a persistent collective of `comm`. Collective. `call` makes
 /// the host's call; an error that it returns as `Err` has been reported.
@@ -47,34 +47,24 @@ pub(super) fn run(
 /// # Errors
 /// The host's, which it has reported.
 fn duplicate(comm: MPI_Comm) -> Result<MPI_Comm, c_int> {
-    let known = DUPLICATES.with(|all| all.as_ref()?.get(&comm.key()).copied());
+    let known = DUPLICATES.with(|all| all.as_ref()?.get(&comm.key()).map(|own| own.0));
     if let Some(known) = known {
         return Ok(known);
     }
-    drive::assemble(comm)?;
-    let mut made = MPI_COMM_NULL;
-    // SAFETY: the application's communicator, which the host checks, and a place of ours. Without
-    // attributes: they are the application's, and it does not know of this communicator.
-    let code = unsafe { PMPI_Comm_dup_with_info(comm, MPI_INFO_NULL, &raw mut made) };
-    if code != MPI_SUCCESS {
-        return Err(code);
-    }
-    host_calls::comm_set_errhandler(made, MPI_ERRORS_RETURN);
-    DUPLICATES.with(|all| _ = all.get_or_insert_default().insert(comm.key(), made));
+    let own = OwnComm::duplicate(comm)?;
+    let made = own.0;
+    DUPLICATES.with(|all| _ = all.get_or_insert_default().insert(comm.key(), own));
     watch(comm);
     Ok(made)
 }
 
 /// Frees the duplicate of a communicator that ends.
 pub(super) fn forget(comm: MPI_Comm) {
-    if let Some(mut duplicate) = DUPLICATES.with(|all| all.as_mut()?.remove(&comm.key())) {
-        host_calls::comm_free(&mut duplicate);
-    }
+    // Freed outside of the lock, here and below.
+    drop(DUPLICATES.with(|all| all.as_mut()?.remove(&comm.key())));
 }
 
 /// Frees all. Call it before MPI is finalized.
 pub(super) fn clear() {
-    for mut duplicate in DUPLICATES.with(Option::take).into_iter().flatten().map(|(_, made)| made) {
-        host_calls::comm_free(&mut duplicate);
-    }
+    drop(DUPLICATES.with(Option::take));
 }

@@ -6,7 +6,7 @@
 //! makes next.
 
 use super::NotServed;
-use super::at_host::OwnComm;
+use super::at_host::{OwnComm, refused};
 use super::mates::{Preparation, Shared};
 use super::messages::Messages;
 use super::neighbours::{Block, Both, Neighbours};
@@ -118,26 +118,23 @@ pub(super) fn set_up(
     let node_of = |rank: u32| &all[rank as usize][1..];
     let is_known = [first, second, third] != [0; 3];
     let is_mate = |rank: &u32| *rank == me || (is_known && node_of(*rank) == node_of(me));
-    let mut mates: Vec<u32> = (0..carrier.ranks).filter(is_mate).collect();
+    let mates: Vec<u32> = (0..carrier.ranks).filter(is_mate).collect();
     if mates.len() == carrier.ranks as usize {
         let prepared = Preparation::new(carrier, (me, &mates), &neighbours, &sent)?;
         let (shared, _) = connect(carrier, Some(prepared), &received, || Ok(()))?;
         return Ok(Box::new(shared.expect("it was prepared")));
     }
-    let part = OwnComm::split(comm, mates[0] as i32)?;
-    let own = OwnComm::duplicate(comm)?;
+    let part = OwnComm::split(comm, mates[0] as i32).map_err(refused)?;
+    let own = OwnComm::duplicate(comm).map_err(refused)?;
     let mut node = Carrier {
         comm: part.0,
         me: mates.partition_point(|mate| *mate < me) as u32,
         ranks: mates.len() as u32,
         failed: false,
     };
-    let ranks = mates.clone();
-    let prepared = Preparation::new(&mut node, (me, &ranks), &neighbours, &sent).ok();
-    if prepared.is_none() {
-        mates.clear();
-    }
-    let messages = || Messages::new(own, &mates, &neighbours, (&sent, &received));
+    let prepared = Preparation::new(&mut node, (me, &mates), &neighbours, &sent).ok();
+    let reached = if prepared.is_some() { &mates[..] } else { &[] };
+    let messages = || Messages::new(own, reached, &neighbours, (&sent, &received));
     let (shared, messages) = connect(carrier, prepared, &received, messages)?;
     Ok(Box::new(Halo { shared, messages }))
 }

@@ -16,7 +16,7 @@
 use std::ops::Range;
 
 use super::NotServed;
-use super::neighbours::{Block, Neighbours};
+use super::neighbours::{Block, Neighbours, sent_to};
 use super::scratch;
 use super::windows::Windows;
 use crate::collective::halo::{Exchange, Links, distinct, words_of};
@@ -245,11 +245,6 @@ impl Description {
             .collect();
         Some(Description { sources, destinations, sent: sent? })
     }
-
-    /// The block for a destination.
-    fn sent_to(&self, destination: usize) -> Option<&Sent> {
-        if self.sent.len() == 1 { self.sent.first() } else { self.sent.get(destination) }
-    }
 }
 
 impl Sent {
@@ -354,6 +349,7 @@ impl<'a> Preparation<'a> {
         let Preparation { scratch, windows, .. } = self;
         Ok(Shared { scratch, exchange, reads, stages, windows })
     }
+
     fn unmatched() -> Fault {
         Fault::new(MPI_ERR_TOPOLOGY, "two neighbours differ in the number of their edges")
     }
@@ -390,7 +386,7 @@ impl<'a> Preparation<'a> {
                 let topology = self.neighbours.topology;
                 let matched = topology.matching((self.me, sources), at, &sender.destinations);
                 let to = matched.ok_or_else(Self::unmatched)?;
-                let sent = sender.sent_to(to).ok_or_else(Self::unmatched)?;
+                let sent = sent_to(&sender.sent, to).ok_or_else(Self::unmatched)?;
                 if sent.side.size() > block.side.size() {
                     const TEXT: &str = "a block is longer than the receive buffer";
                     return Err(Fault::new(MPI_ERR_TRUNCATE, TEXT));
@@ -450,9 +446,9 @@ impl<'a> Preparation<'a> {
 
     fn links(&self) -> Result<Links, Fault> {
         let first = |mate: u32| Ok(self.part(mate)?.exchange);
-        let sources = distinct_mates(self.mates, &self.own.sources).into_iter().map(first);
+        let sources = distinct_mates(self.mates, &self.neighbours.sources).into_iter().map(first);
         let mut readers = Vec::new();
-        for mate in distinct_mates(self.mates, &self.own.destinations) {
+        for mate in distinct_mates(self.mates, &self.neighbours.destinations) {
             let reads = distinct_mates(self.mates, &self.described(mate)?.sources);
             let place = reads.iter().position(|from| *from == self.me);
             readers.push((first(mate)?, place.ok_or_else(Self::unmatched)?));

@@ -11,7 +11,8 @@ use std::ptr;
 
 use super::at_host::{OwnComm, failed};
 use super::kept::{Datatype, Kept};
-use super::neighbours::{Block, Neighbours};
+use super::neighbours::{Block, Neighbours, sent_to};
+use super::neighbours_at_host::Count;
 use crate::collective::halo::Topology;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host_calls;
@@ -23,15 +24,11 @@ use crate::runtime::collectives::Advance;
 use PMPI_Recv_init_c as recv_init;
 #[cfg(mpi_large_count)]
 use PMPI_Send_init_c as send_init;
-#[cfg(mpi_large_count)]
-type Count = MPI_Count;
 
 #[cfg(not(mpi_large_count))]
 use PMPI_Recv_init as recv_init;
 #[cfg(not(mpi_large_count))]
 use PMPI_Send_init as send_init;
-#[cfg(not(mpi_large_count))]
-type Count = c_int;
 
 /// The messages of one process.
 pub(super) struct Messages {
@@ -39,8 +36,7 @@ pub(super) struct Messages {
     /// So many of them are complete.
     complete: usize,
     /// They own the datatypes.
-    _datatypes: Vec<Datatype>,
-    /// Last, since it is freed behind the requests.
+    datatypes: Vec<Datatype>,
     comm: OwnComm,
 }
 
@@ -61,7 +57,7 @@ fn tag_received(topology: Topology, at: usize) -> c_int {
 }
 
 impl Messages {
-    /// Those of process `me` with all neighbours but its mates, of blocks sent and received.
+    /// Those with all neighbours but the mates, of blocks sent and received.
     ///
     /// # Errors
     /// The host refuses one.
@@ -71,7 +67,7 @@ impl Messages {
         neighbours: &Neighbours,
         (sent, received): (&[Block], &[Block]),
     ) -> Result<Self, Fault> {
-        let mut own = Messages { requests: Vec::new(), complete: 0, _datatypes: Vec::new(), comm };
+        let mut own = Messages { requests: Vec::new(), complete: 0, datatypes: Vec::new(), comm };
         let topology = neighbours.topology;
         let is_other = |rank: &Option<u32>| rank.filter(|rank| mates.binary_search(rank).is_err());
         // In turns: the first sends should not wait until all receives have begun.
@@ -81,8 +77,7 @@ impl Messages {
                 own.add(block, from, tag_received(topology, at), false)?;
             }
             let destination = neighbours.destinations.get(at).and_then(is_other);
-            let block = if sent.len() == 1 { sent.first() } else { sent.get(at) };
-            if let Some((to, block)) = destination.zip(block) {
+            if let Some((to, block)) = destination.zip(sent_to(sent, at)) {
                 own.add(block, to, tag_sent(topology, at), true)?;
             }
         }
@@ -107,12 +102,11 @@ impl Messages {
             }
         };
         if code != MPI_SUCCESS {
-            let mut class = code;
-            host_calls::error_class(code, &mut class);
-            return Err(Fault::new(class, "the host cannot make the message of a block"));
+            const REFUSED: &str = "the host cannot make the message of a block";
+            return Err(Fault::new(host_calls::class_of(code), REFUSED));
         }
         self.requests.push(Cell::new(request));
-        self._datatypes.push(datatype);
+        self.datatypes.push(datatype);
         Ok(())
     }
 

@@ -111,6 +111,11 @@ pub(super) type Blocks = Result<Vec<Block>, Fault>;
 /// The blocks of a call, sent and received. One that is sent may stand for all.
 pub(super) type Both = Result<(Vec<Block>, Vec<Block>), Fault>;
 
+/// What is sent to a destination: its own, or the one that stands for all.
+pub(super) fn sent_to<T>(sent: &[T], destination: usize) -> Option<&T> {
+    if sent.len() == 1 { sent.first() } else { sent.get(destination) }
+}
+
 /// The blocks of both directions.
 pub(super) fn both(sent: Blocks, received: Blocks) -> Both {
     Ok((sent?, received?))

@@ -23,12 +23,14 @@ use crate::runtime::enter;
 #[cfg(mpi_large_count)]
 use PMPI_Ineighbor_alltoallw_c as alltoallw;
 #[cfg(mpi_large_count)]
-type Count = MPI_Count;
+/// The host's type of counts.
+pub(super) type Count = MPI_Count;
 
 #[cfg(not(mpi_large_count))]
 use PMPI_Ineighbor_alltoallw as alltoallw;
 #[cfg(not(mpi_large_count))]
-type Count = c_int;
+/// The host's type of counts.
+pub(super) type Count = c_int;
 
 /// The arguments of one direction.
 struct Arguments {

@@ -117,7 +117,5 @@ pub(crate) fn turns() -> u32 {
 }
 
 fn is_in_status(code: c_int) -> bool {
-    let mut class = code;
-    host_calls::error_class(code, &mut class);
-    class == MPI_ERR_IN_STATUS
+    host_calls::class_of(code) == MPI_ERR_IN_STATUS
 }

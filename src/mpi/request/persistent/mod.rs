@@ -119,10 +119,8 @@ fn fault_of(failure: Failure) -> Fault {
         Failure::NotAttached => Fault::unattached(),
         Failure::Collective(failure) => Fault::new(failure.class, failure.text),
         Failure::Continuation(code) => {
-            let mut class = MPI_ERR_OTHER;
-            host_calls::error_class(code, &mut class);
             let text = "a continuation has failed; MPIX_Continue_get_failed returns its data";
-            Fault::new(class, text)
+            Fault::new(host_calls::class_of(code), text)
         }
     }
 }
