@@ -14,6 +14,14 @@ pub(super) enum FenceKind {
     Neighbours,
 }
 
+/// The process whose rank is lower by `distance`, at most `size`, modulo the number of processes.
+/// Without a division, which would take as long as some tenths of a near hop.
+#[inline]
+fn before(me: Rank, distance: u64, size: u32) -> Rank {
+    let me = u64::from(me);
+    (if me >= distance { me - distance } else { me + u64::from(size) - distance }) as Rank
+}
+
 /// The barrier in progress. There is at most one, since a fence epoch waits for the one before it.
 #[derive(Debug)]
 pub(super) struct Barrier {
@@ -33,8 +41,7 @@ impl Barrier {
 
     /// The process whose hop this process waits for, for the log.
     pub(super) fn awaited(&self, me: Rank, size: u32) -> Rank {
-        let size = u64::from(size);
-        ((u64::from(me) + size - (1 << self.round) % size) % size) as Rank
+        before(me, (1 << self.round) % u64::from(size), size)
     }
 
     /// True if a hop was sent to the process whose rank is higher by `distance`, modulo the number
@@ -55,19 +62,17 @@ impl Barrier {
         size: u32,
         marks: impl Fn(Rank, u64) -> u64,
     ) -> bool {
-        let size = u64::from(size);
-        while 1 << self.round < size {
+        while 1 << self.round < u64::from(size) {
             let distance = 1 << self.round;
             if !self.signalled {
-                let to = ((u64::from(me) + distance) % size) as Rank;
+                let to = before(me, u64::from(size) - distance, size);
                 if port.signal(to, Word::Fence, self.hop + marks(to, self.hop)).is_err() {
                     return false;
                 }
                 self.signalled = true;
             }
             // Two processes meet in at most one round, so one word per pair serves all rounds.
-            let from = (u64::from(me) + size - distance) % size;
-            if port.observe(from as Rank, Word::Fence) < self.hop {
+            if port.observe(before(me, distance, size), Word::Fence) < self.hop {
                 return false;
             }
             self.round += 1;

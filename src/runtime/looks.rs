@@ -93,6 +93,60 @@ impl Pace {
     }
 }
 
+/// How a call that polls for a moment spaces its looks at words that peers store behind their data.
+///
+/// A look takes the word's line from a peer that is about to store it, so looks pause before the
+/// next one. Where a line takes less time than a few pauses, the answer is there before a pause is
+/// over. There, after calls that were answered that soon, looks follow each other at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spacing(u32);
+
+impl Spacing {
+    /// So many calls in a row have to be answered soon.
+    const SURE: u32 = 4;
+    /// An answer within this time has come from near.
+    const SOON: Duration = Duration::from_nanos(125);
+    /// Looks without a pause, if the answer should come soon.
+    const EAGER: u32 = 48;
+
+    /// Begins the looks of a call.
+    #[inline]
+    pub(crate) fn begin(self) -> SpacedLooks {
+        SpacedLooks { made: 0, eager: if self.0 < Self::SURE { 0 } else { Self::EAGER } }
+    }
+
+    /// Learns from the looks of a call that has ended.
+    #[inline]
+    pub(crate) fn learn(&mut self, looks: SpacedLooks) {
+        let soon = if looks.eager > 0 { looks.eager } else { spins_of(Self::SOON) };
+        if looks.made > soon {
+            self.0 = 0;
+        } else if looks.made > 0 && self.0 < Self::SURE {
+            self.0 += 1;
+        }
+    }
+}
+
+/// The looks of one call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SpacedLooks {
+    made: u32,
+    eager: u32,
+}
+
+impl SpacedLooks {
+    /// Pauses after a look that has found nothing. False after `most` pauses.
+    #[inline(always)]
+    pub(crate) fn pause(&mut self, most: u32) -> bool {
+        // The first pause is for the data, whose lines the peer gets before that of the word.
+        if self.made == 0 || self.made >= self.eager {
+            std::hint::spin_loop();
+        }
+        self.made += 1;
+        self.made < most + self.eager
+    }
+}
+
 /// Spins for `times` as long as `unit`, without a look at the clock.
 #[inline]
 pub(crate) fn pause_for(unit: Duration, times: u32) {
@@ -137,6 +191,36 @@ mod tests {
         assert_eq!(lead.0, Lead::MOST + 1, "an origin that is ahead");
         (0..3).for_each(|_| lead.learn(1));
         assert_eq!(lead.0, 0);
+    }
+
+    /// A call that is answered after so many looks.
+    fn answered_after(spacing: &mut Spacing, looks: u32) {
+        let mut made = spacing.begin();
+        (0..looks).for_each(|_| _ = made.pause(1000));
+        spacing.learn(made);
+    }
+
+    #[test]
+    fn looks_follow_at_once_where_answers_come_soon() {
+        let mut spacing = Spacing::default();
+        (0..3).for_each(|_| answered_after(&mut spacing, 1));
+        assert_eq!(spacing.begin().eager, 0, "not sure yet");
+        (0..9).for_each(|_| answered_after(&mut spacing, 0));
+        assert_eq!(spacing.begin().eager, 0, "a peer that was first says nothing");
+        answered_after(&mut spacing, 1);
+        assert_eq!(spacing.begin().eager, Spacing::EAGER);
+        (0..9).for_each(|_| answered_after(&mut spacing, Spacing::EAGER));
+        assert_eq!(spacing.begin().eager, Spacing::EAGER);
+        answered_after(&mut spacing, Spacing::EAGER + 1);
+        assert_eq!(spacing.begin().eager, 0, "the peer is far or late");
+    }
+
+    #[test]
+    fn looks_end() {
+        let mut looks = Spacing::default().begin();
+        assert_eq!((1..).find(|_| !looks.pause(9)), Some(9));
+        let mut looks = Spacing(Spacing::SURE).begin();
+        assert_eq!((1..).find(|_| !looks.pause(9)), Some(9 + Spacing::EAGER));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! answers completion calls on it (`mpi/request/persistent`). This is the table of these requests
 //! by handle. While it is empty, completion calls skip it.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +15,7 @@ use hashbrown::HashMap;
 use super::collectives::{self, CollectiveFailure, CollectiveState};
 use super::continuations::{self, GroupId, GroupState, any_groups};
 use super::recorded::{Kept, Recorded, Recorder};
-use super::registry::{HandleHasher, Registry, WindowId};
+use super::registry::{HandleHasher, NO_HANDLE, Registry, WindowId};
 use super::transport::with_port;
 use super::window::{HostHandle, Window};
 use crate::engine::slab::{Key, Slab};
@@ -140,22 +141,73 @@ impl Notice {
     }
 }
 
+/// Requests by their handles. Calls on the same one follow each other, so the last one that was
+/// looked up is remembered.
+struct Table {
+    places: HashMap<u64, Key, BuildHasherDefault<HandleHasher>>,
+    notices: Slab<Notice>,
+    last: Cell<(u64, Key)>,
+}
+
+impl Table {
+    const NONE: (u64, Key) = (NO_HANDLE, Key::NONE);
+
+    const fn new() -> Self {
+        Table {
+            places: HashMap::with_hasher(BuildHasherDefault::new()),
+            notices: Slab::new(),
+            last: Cell::new(Self::NONE),
+        }
+    }
+
+    #[inline]
+    fn find(&self, request: u64) -> Option<Key> {
+        let (last, key) = self.last.get();
+        if last == request { Some(key) } else { self.look_up(request) }
+    }
+
+    #[inline(never)]
+    fn look_up(&self, request: u64) -> Option<Key> {
+        let key = *self.places.get(&request)?;
+        self.last.set((request, key));
+        Some(key)
+    }
+
+    #[inline]
+    fn get(&self, request: u64) -> Option<&Notice> {
+        self.notices.get(self.find(request)?)
+    }
+
+    #[inline]
+    fn get_mut(&mut self, request: u64) -> Option<&mut Notice> {
+        self.notices.get_mut(self.find(request)?)
+    }
+
+    fn insert(&mut self, request: u64, notice: Notice) {
+        // A request that the application has not freed by this library may have had the handle.
+        self.remove(request);
+        self.places.insert(request, self.notices.insert(notice));
+    }
+
+    fn remove(&mut self, request: u64) -> Option<Notice> {
+        self.last.set(Self::NONE);
+        self.notices.take(self.places.remove(&request)?)
+    }
+}
+
 /// All persistent requests of this library.
 pub(crate) struct PersistentRequests {
-    table: HashMap<u64, Notice, BuildHasherDefault<HandleHasher>>,
+    table: Table,
     recorded: Slab<Recorded>,
 }
 
 impl PersistentRequests {
     pub(crate) const fn new() -> Self {
-        PersistentRequests {
-            table: HashMap::with_hasher(BuildHasherDefault::new()),
-            recorded: Slab::new(),
-        }
+        PersistentRequests { table: Table::new(), recorded: Slab::new() }
     }
 
     fn note(&self) {
-        KNOWN.store(self.table.len(), Ordering::Relaxed);
+        KNOWN.store(self.table.notices.len(), Ordering::Relaxed);
     }
 
     /// Adds a request for notifications on a window, or from `MPI_PROC_NULL`.
@@ -201,7 +253,7 @@ impl PersistentRequests {
     /// What a request waits for. `None`: it is not in the table.
     #[inline]
     pub(crate) fn source(&self, request: u64) -> Option<Source> {
-        self.table.get(&request).map(|notice| notice.source)
+        self.table.get(request).map(|notice| notice.source)
     }
 
     /// A persistent epoch or operation. `None` once its request or window has been freed.
@@ -224,18 +276,18 @@ impl PersistentRequests {
     }
 
     pub(crate) fn is_known(&self, request: u64) -> bool {
-        self.table.contains_key(&request)
+        self.table.find(request).is_some()
     }
 
     /// The host's window of a request, for errors.
     pub(crate) fn window_of(&self, request: u64) -> Option<HostHandle> {
-        self.table.get(&request)?.handle
+        self.table.get(request)?.handle
     }
 
     /// The state of a request. `None`: it is not in the table.
     #[inline]
     pub(crate) fn state(&mut self, windows: &mut Registry, request: u64) -> Option<State> {
-        let notice = self.table.get(&request)?;
+        let notice = self.table.get(request)?;
         Some(match notice.source {
             Source::Recorded(window, key) => self.recorded[key].state(&mut windows[window]),
             _ => notice.state(windows),
@@ -245,7 +297,7 @@ impl PersistentRequests {
     /// Starts a request that is in the table. The caller then has its window attended.
     pub(crate) fn start(&mut self, windows: &mut Registry, request: u64) -> Result<(), NotStarted> {
         self.may_start(windows, request)?;
-        let Some(notice) = self.table.get_mut(&request) else { return Ok(()) };
+        let Some(notice) = self.table.get_mut(request) else { return Ok(()) };
         match notice.source {
             Source::Window(window, id) => start(&mut windows[window], id),
             Source::Continuations(group) => {
@@ -268,7 +320,7 @@ impl PersistentRequests {
         windows: &mut Registry,
         request: u64,
     ) -> Result<(), NotStarted> {
-        let Some(notice) = self.table.get(&request) else { return Err(NotStarted::Active) };
+        let Some(notice) = self.table.get(request) else { return Err(NotStarted::Active) };
         if let Source::Recorded(window, key) = notice.source {
             let recorded = &mut self.recorded[key];
             return recorded.may_start(windows.on_lane(window, recorded.lane));
@@ -288,7 +340,7 @@ impl PersistentRequests {
     /// Makes a request inactive after a call has completed it. A request that has failed cannot be
     /// started again.
     pub(crate) fn deactivate(&mut self, windows: &mut Registry, request: u64) {
-        let Some(notice) = self.table.get_mut(&request) else { return };
+        let Some(notice) = self.table.get_mut(request) else { return };
         if let Source::Recorded(_, key) = notice.source {
             return self.recorded[key].deactivate();
         }
@@ -313,7 +365,7 @@ impl PersistentRequests {
 
     /// Removes a request that the application frees. True if it was in the table.
     pub(crate) fn remove(&mut self, windows: &mut Registry, request: u64) -> bool {
-        let Some(notice) = self.table.remove(&request) else { return false };
+        let Some(notice) = self.table.remove(request) else { return false };
         match notice.source {
             Source::Window(window, id) => windows[window].engine.abandon(id),
             Source::Continuations(group) => continuations::with(|all| all.free(group)),
@@ -330,30 +382,26 @@ impl PersistentRequests {
 
     /// Has the requests of a duplicate that is about to be freed name the original.
     pub(crate) fn rename(&mut self, duplicate: HostHandle, original: HostHandle) {
-        self.table.retain(|_, notice| {
-            if notice.handle == Some(duplicate) {
-                notice.handle = Some(original);
-            }
-            true
-        });
+        let all = self.table.notices.iter_mut();
+        all.filter(|notice| notice.handle == Some(duplicate))
+            .for_each(|notice| notice.handle = Some(original));
     }
 
     /// Detaches the requests of a window that is about to be freed. They keep their state and
     /// cannot be started again. None of them is active, unless the window is broken.
     pub(crate) fn forget(&mut self, windows: &mut Registry, window: WindowId) {
         let PersistentRequests { table, recorded } = self;
-        table.retain(|_, notice| {
+        for notice in table.notices.iter_mut() {
             let state = match notice.source {
                 Source::Window(of, _) if of == window => notice.state(windows),
                 Source::Recorded(of, key) if of == window => {
                     let recorded = recorded.take(key);
                     recorded.map_or(State::Inactive, |mut old| old.state(&mut windows[window]))
                 }
-                _ => return true,
+                _ => continue,
             };
             (notice.state, notice.source) = (state, Source::WindowGone);
-            true
-        });
+        }
     }
 }
 

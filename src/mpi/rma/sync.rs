@@ -134,15 +134,12 @@ fn fence_and_poll(window: &mut Window, assert: c_int) -> Checked<Outcome> {
     }
     window.close_fast_path();
     let assert = of_fence(assert)?;
-    let mut polls = POLLS_BEFORE_REQUEST;
-    let waits = || {
-        std::hint::spin_loop();
-        polls -= 1;
-        polls > 0
-    };
-    Ok(with_port!(&mut window.port, port => {
-        window.engine.fence_patiently(port, assert, waits)
-    })?)
+    let mut looks = window.fence_looks.begin();
+    let outcome = with_port!(&mut window.port, port => {
+        window.engine.fence_patiently(port, assert, || looks.pause(POLLS_BEFORE_REQUEST))
+    });
+    window.fence_looks.learn(looks);
+    Ok(outcome?)
 }
 
 /// Warns once per window of a lock despite `no_locks=true`. The lock works, as in both hosts.

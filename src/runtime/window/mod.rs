@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 
 use super::checked::note_change;
 use super::fast_path::{self, Access, FastPath, MappedTarget};
-use super::looks::Lead;
+use super::looks::{Lead, Spacing};
 use super::process::{Host, multiple};
 use super::recorded::Recorder;
 use super::transport::{Transport, with_port};
@@ -163,6 +163,8 @@ pub(crate) struct Window {
     pub(crate) lead: Lead,
     /// The same for waits for tagged notifications.
     pub(crate) tag_lead: Lead,
+    /// How fences space their looks.
+    pub(crate) fence_looks: Spacing,
     /// Looks for a free lock before a request enters its queue.
     pub(crate) lock_spin: LockSpin,
     /// A wait for counters has just ended, so the next notification probably answers it.
@@ -227,6 +229,7 @@ impl Window {
             operations_before_posts: 0,
             lead: Lead::default(),
             tag_lead: Lead::default(),
+            fence_looks: Spacing::default(),
             lock_spin: LockSpin::new(),
             answers: false,
             last_counter: LastCounter::default(),
