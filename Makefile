@@ -20,9 +20,9 @@ ifndef TOGETHER
 endif
 .SECONDARY:
 .PHONY: help prefixes deps deps-aarch64 build install demo latency latency-netns overhead programs \
-    ab idle continuations scale threads mates notify tasks bsp collectives halo lu transactions \
-    simulator figures figures-full swarm mutants fuzz fuzz-corpus check test test-all test-rust \
-    test-loom test-lint test-c test-netns test-verbs test-random test-small test-schedule \
+    ab idle continuations scale threads mates notify tasks bsp collectives tune halo lu \
+    transactions simulator figures figures-full swarm mutants fuzz fuzz-corpus check test test-all \
+    test-rust test-loom test-lint test-c test-netns test-verbs test-random test-small test-schedule \
     test-hosts test-conformance test-valgrind test-aarch64 clean
 .DEFAULT_GOAL := help
 
@@ -140,6 +140,9 @@ bsp: deps prefixes ## bulk-synchronous programs: barrier and pattern fences, cou
 collectives: deps prefixes ## persistent collectives, beside ordinary ones of plain hosts
 	$(PYTHON) microbench/collectives.py $(BENCH_HOSTS) $(COLLECTIVES)
 
+tune: deps prefixes ## measure which collectives run on schedules on this machine, into a table
+	$(PYTHON) microbench/tune.py $(BENCH_HOSTS) $(TUNE)
+
 halo: deps prefixes ## halo exchange of a 3-D stencil: messages, neighbour collectives, in place
 	$(PYTHON) microbench/halo.py $(BENCH_HOSTS) $(HALO)
 
@@ -173,8 +176,11 @@ test-lint: ## formatting and lints, with and without the host glue
 	$(foreach h,$(HOSTS),MPICC=mpicc.$h CARGO_TARGET_DIR=target/clippy-$h \
 	  $(CARGO) clippy -j $(JOBS) --features host -- -D warnings &&) true
 
+GLUE_HOST = $(firstword $(HOSTS))
 test-rust: ## Rust tests, with the simulator and 10,000 random programs
 	$(CARGO) test -j $(JOBS)
+	MPICC=mpicc.$(GLUE_HOST) CARGO_TARGET_DIR=target/clippy-$(GLUE_HOST) \
+	  $(CARGO) test -j $(JOBS) --features host --lib mpi::
 	MPIX_TEST_QUEUES=1 $(CARGO) test -j $(JOBS) --test rdma --test ports
 	MPIX_TEST_NO_FENCES=1 $(CARGO) test -j $(JOBS) --test rdma --test ports
 
@@ -226,6 +232,7 @@ test-small: prefixes simulator test-schedule ## all benchmarks, in a small size
 	$(PYTHON) microbench/tasks.py $(BENCH_HOSTS) $(SMALL) --no-figures
 	$(PYTHON) microbench/bsp.py $(BENCH_HOSTS) $(SMALL) --no-figures
 	$(PYTHON) microbench/collectives.py $(BENCH_HOSTS) $(SMALL)
+	$(PYTHON) microbench/tune.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/halo.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/lu.py $(BENCH_HOSTS) $(SMALL)
 	$(PYTHON) microbench/transactions.py $(BENCH_HOSTS) $(SMALL)

@@ -252,6 +252,8 @@
  *   MPIX_RMA_COLLECTIVES   default auto; auto | always | host: whether short barriers, broadcasts
  *                          and allreduces within a node run on schedules of the library, on MPICH
  *                          before 4.3; always: already from a communicator's second one on
+ *   MPIX_RMA_COLLECTIVES_TABLE default built in; FILE: up to how many bytes these are short, as
+ *                          make tune of the library's sources measures it; rank 0 reads it for all
  *   MPIX_RMA_IB_CACHE      default 1/16 of memory, at most half of ulimit -l: MiB of application
  *                          buffers that stay registered with the RDMA device after use; 0: none
  *   MPIX_RMA_IB_DEVICE     default best active; NAME, NAME:PORT or NAME:PORT:GID: RDMA device,

@@ -9,9 +9,10 @@
  *
  *   collectives [--turns N] [--only NAME] [--most BYTES] [--ordinary] [--window]
  *
- * "bytes" is what each process contributes in all: to all others together in an alltoall. Every
- * turn has contents of its own, and the results are compared after it. --ordinary measures the
- * ordinary calls with the library, too. --window: what is sent lies in an allocated window.
+ * "bytes" is what each process contributes in all, or gets in a broadcast or scatter: in an
+ * alltoall, the blocks of all processes together. Every turn has contents of its own, and the
+ * results are compared after it. --ordinary measures the ordinary calls with the library, too.
+ * --window: what is sent lies in an allocated window.
  */
 #ifdef PLAIN_HOST
 #include <mpi.h>
@@ -33,10 +34,11 @@
 #include <string.h>
 
 enum { MOST = 1 << 20 };
-enum call { BARRIER, BCAST, REDUCE, ALLREDUCE, ALLGATHER, ALLTOALL, ALLTOALLV, REDUCE_SCATTER,
-            CALLS };
+enum call { BARRIER, BCAST, REDUCE, ALLREDUCE, SCAN, GATHER, SCATTER, ALLGATHER, ALLTOALL,
+            ALLTOALLV, REDUCE_SCATTER, CALLS };
 static const char *const name[CALLS] = {"barrier",   "bcast",    "reduce",    "allreduce",
-                                        "allgather", "alltoall", "alltoallv", "reduce_scatter"};
+                                        "scan",      "gather",   "scatter",   "allgather",
+                                        "alltoall",  "alltoallv", "reduce_scatter"};
 
 static int rank, ranks, turns = 21, most = MOST;
 static struct lines lines; /* of the first two ranks */
@@ -60,6 +62,9 @@ static int one_call(enum call call, int words)
     case BCAST: return MPI_Bcast(rank == 0 ? in : out, words, MPI_INT64_T, 0, comm);
     case REDUCE: return MPI_Reduce(in, out, words, MPI_INT64_T, MPI_SUM, 0, comm);
     case ALLREDUCE: return MPI_Allreduce(in, out, words, MPI_INT64_T, MPI_SUM, comm);
+    case SCAN: return MPI_Scan(in, out, words, MPI_INT64_T, MPI_SUM, comm);
+    case GATHER: return MPI_Gather(in, words, MPI_INT64_T, out, words, MPI_INT64_T, 0, comm);
+    case SCATTER: return MPI_Scatter(in, words, MPI_INT64_T, out, words, MPI_INT64_T, 0, comm);
     case ALLGATHER: return MPI_Allgather(in, words, MPI_INT64_T, out, words, MPI_INT64_T, comm);
     case ALLTOALL: return MPI_Alltoall(in, part, MPI_INT64_T, out, part, MPI_INT64_T, comm);
     case ALLTOALLV:
@@ -81,6 +86,11 @@ static int make(enum call call, int words, MPI_Request *request)
     case BCAST: return MPIX_Bcast_init(rank == 0 ? in : out, words, type, 0, comm, info, request);
     case REDUCE: return MPIX_Reduce_init(in, out, words, type, MPI_SUM, 0, comm, info, request);
     case ALLREDUCE: return MPIX_Allreduce_init(in, out, words, type, MPI_SUM, comm, info, request);
+    case SCAN: return MPIX_Scan_init(in, out, words, type, MPI_SUM, comm, info, request);
+    case GATHER:
+        return MPIX_Gather_init(in, words, type, out, words, type, 0, comm, info, request);
+    case SCATTER:
+        return MPIX_Scatter_init(in, words, type, out, words, type, 0, comm, info, request);
     case ALLGATHER:
         return MPIX_Allgather_init(in, words, type, out, words, type, comm, info, request);
     case ALLTOALL: return MPIX_Alltoall_init(in, part, type, out, part, type, comm, info, request);
@@ -98,16 +108,20 @@ static bool check(enum call call, int turn, int words)
 {
     int part = words / ranks;
     bool good = true;
-    for (int at = 0; at < words && (call == ALLREDUCE || (call == REDUCE && rank == 0)); at++) {
+    bool reduces = call == ALLREDUCE || call == SCAN || (call == REDUCE && rank == 0);
+    for (int at = 0; at < words && reduces; at++) {
         int64_t sum = 0;
-        for (int r = 0; r < ranks; r++)
+        for (int r = 0; r < (call == SCAN ? rank + 1 : ranks); r++)
             sum += word(turn, r, (size_t)at);
         good &= out[at] == sum;
     }
     for (int at = 0; at < words && call == BCAST && rank != 0; at++)
         good &= out[at] == word(turn, 0, (size_t)at);
+    for (int at = 0; at < words && call == SCATTER; at++)
+        good &= out[at] == word(turn, 0, (size_t)(rank * words + at));
+    bool gathers = call == ALLGATHER || (call == GATHER && rank == 0);
     for (int r = 0; r < ranks; r++) {
-        for (int at = 0; at < words && call == ALLGATHER; at++)
+        for (int at = 0; at < words && gathers; at++)
             good &= out[r * words + at] == word(turn, r, (size_t)at);
         for (int at = 0; at < part && (call == ALLTOALL || call == ALLTOALLV); at++)
             good &= out[r * part + at] == word(turn, r, (size_t)(rank * part + at));
@@ -124,9 +138,10 @@ static bool check(enum call call, int turn, int words)
 /* One turn of `times` collectives: microseconds per collective. */
 static double turn(enum call call, int number, int words, int times, bool persistent)
 {
-    for (int at = 0; at < words; at++)
+    for (int at = 0; at < words * (call == SCATTER ? ranks : 1); at++)
         in[at] = word(number, rank, (size_t)at);
-    memset(out, 0xff, (size_t)words * sizeof *out * (call == ALLGATHER ? (size_t)ranks : 1));
+    bool gathers = call == ALLGATHER || call == GATHER;
+    memset(out, 0xff, (size_t)words * sizeof *out * (gathers ? (size_t)ranks : 1));
     MPI_Request request = MPI_REQUEST_NULL;
 #ifndef PLAIN_HOST
     if (persistent)
@@ -155,8 +170,10 @@ static double turn(enum call call, int number, int words, int times, bool persis
 /* The copies that it implies. */
 static double copies(enum call call, int words, int times)
 {
-    size_t bytes = (size_t)words * sizeof *in * (call == ALLGATHER ? (size_t)ranks : 1);
-    if ((call == BCAST && rank == 0) || call == BARRIER || (call == REDUCE && rank != 0))
+    bool gathers = call == ALLGATHER || call == GATHER;
+    size_t bytes = (size_t)words * sizeof *in * (gathers ? (size_t)ranks : 1);
+    bool gets_all = call == REDUCE || call == GATHER;
+    if ((call == BCAST && rank == 0) || call == BARRIER || (gets_all && rank != 0))
         bytes = 0;
     if (call == REDUCE_SCATTER)
         bytes /= (size_t)ranks;
@@ -240,7 +257,8 @@ int main(int argc, char **argv)
         if (rank < 2)
             lines = open_lines(two, 4096);
     }
-    size_t room = (size_t)MOST * (size_t)ranks; /* copies of an allgather read as much */
+    /* A scatter, and the copies of a gather, read as much. */
+    size_t room = (size_t)MOST * (size_t)ranks;
     MPI_Win win = MPI_WIN_NULL;
     if (window)
         MPI_Win_allocate((MPI_Aint)room, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &in, &win);

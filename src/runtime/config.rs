@@ -32,6 +32,7 @@ pub static SETTINGS: [Setting; COUNT] = [
     setting("MPIX_RMA", Values::Words(&["all", "marked", "off"]), "all"),
     setting("MPIX_RMA_CMA", Values::Words(&["on", "off"]), "on"),
     setting("MPIX_RMA_COLLECTIVES", Values::Words(&["auto", "always", "host"]), "auto"),
+    setting("MPIX_RMA_COLLECTIVES_TABLE", Values::Text("file"), "built in"),
     setting("MPIX_RMA_IB_CACHE", Values::Text("MiB"), "1/16 of memory"),
     setting("MPIX_RMA_IB_DEVICE", Values::Text("name, name:port or name:port:gid"), "best active"),
     setting("MPIX_RMA_IB_MAX_QP", Values::Number(1, 1 << 23), "512"),
@@ -47,7 +48,7 @@ const fn setting(name: &'static str, values: Values, default: &'static str) -> S
 }
 
 /// Number of settings.
-pub(crate) const COUNT: usize = 11;
+pub(crate) const COUNT: usize = 12;
 
 /// Indices into [`SETTINGS`].
 #[allow(dead_code, reason = "the transport reads settings that are text from the environment")]
@@ -55,6 +56,7 @@ enum Id {
     Windows,
     Cma,
     Collectives,
+    Table,
     Cache,
     Device,
     MaxQueues,

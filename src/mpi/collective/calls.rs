@@ -5,9 +5,11 @@ use std::slice::from_raw_parts_mut;
 
 use super::communicators::{Collective, Communicator};
 use super::exchanges::{self, Lists, valid_root};
+use super::limits::Row;
 use super::message::{Elements, Staged, Triple};
+use super::nodes::{self, Nodes};
 use super::reductions::{self, Operands};
-use super::serve::{self, Failed, Host, Served, code, differs, serve};
+use super::serve::{self, Failed, Host, Served, code, differs, serve_across};
 use super::varying::{self, TypedLists};
 use crate::collective::Content;
 use crate::collective::schedule::FLAT_MAX;
@@ -17,9 +19,7 @@ use crate::mpi::abi::sys::*;
 use crate::mpi::progress::blocking::{broadcast_at_host, interpose};
 use crate::mpi::progress::drive;
 
-/// Most bytes of a broadcast among a few processes. Longer ones are as fast at the host.
-const BYTES_MAX: usize = 1 << 20;
-/// Most bytes of a broadcast among more, along a tree.
+/// Most bytes of a broadcast among more than a few processes, along a tree.
 const TREE_BYTES_MAX: usize = 2048;
 
 /// # Safety
@@ -30,12 +30,17 @@ unsafe fn broadcast(
     comm: MPI_Comm,
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
 ) -> c_int {
-    serve("MPI_Bcast", comm, host, |own| {
+    // SAFETY: the contract of this function.
+    let across = |own: &mut Nodes| unsafe { broadcast_across(own, message, root, comm) };
+    let ours = |own: &mut Communicator| {
         let message = Elements::new(message).ok_or(Failed::Wrong)?;
         let Some(root) = valid_root(own, root) else {
-            return Err(Fault::new(MPI_ERR_ROOT, "root is not a rank of comm").into());
+            return Err(no_root().into());
         };
-        let max = if own.ranks() <= FLAT_MAX { BYTES_MAX } else { TREE_BYTES_MAX };
+        let max = match own.ranks() {
+            few @ ..=FLAT_MAX => Row::Broadcast.most(few),
+            _ => TREE_BYTES_MAX,
+        };
         if !(1..=max).contains(&message.bytes) {
             return Ok(Served::AtHost);
         }
@@ -51,14 +56,66 @@ unsafe fn broadcast(
             }
         }
         Ok(Served::Done)
-    })
+    };
+    serve_across("MPI_Bcast", comm, host, ours, across)
+}
+
+/// A broadcast to several nodes: along the node of the root, to the others, and along them.
+///
+/// # Safety
+/// As MPI says of `MPI_Bcast`.
+unsafe fn broadcast_across(
+    own: &mut Nodes,
+    message: Triple,
+    root: c_int,
+    comm: MPI_Comm,
+) -> Result<Served, Failed> {
+    let message = Elements::new(message).ok_or(Failed::Wrong)?;
+    let Some(from) = own.place(root) else { return Err(no_root().into()) };
+    if !(1..=nodes::BYTES_MAX).contains(&message.bytes) {
+        return Ok(Served::AtHost);
+    }
+    let (here, is_root) = (own.here(), own.me() == root as u32);
+    // SAFETY: the application's message, as MPI says of the call. It is as long in all processes.
+    unsafe {
+        let staged = if is_root { Staged::source(&message, comm) } else { Staged::sink(&message) };
+        let (base, bytes) = (staged.base(), message.bytes);
+        let between = |own: &Nodes| {
+            own.between(|comm, request| {
+                PMPI_Ibcast(
+                    base.cast(),
+                    bytes as c_int,
+                    MPI_BYTE,
+                    from.node as c_int,
+                    comm,
+                    request,
+                )
+            })
+        };
+        // After an error, too: other nodes wait.
+        if here.node == from.node && from.rank != 0 {
+            let passed = pass(&mut own.mates, from.rank, base, bytes);
+            between(own).and(passed)?;
+        } else {
+            let arrived = between(own);
+            pass(&mut own.mates, 0, base, bytes).and(arrived)?;
+        }
+        if !is_root {
+            staged.deliver(&message, comm);
+        }
+    }
+    Ok(Served::Done)
+}
+
+fn no_root() -> Fault {
+    Fault::new(MPI_ERR_ROOT, "root is not a rank of comm")
 }
 
 /// Broadcasts bytes in pieces, each a collective of the board.
 ///
 /// # Safety
 /// There are so many bytes at `base`, which this process may read, and write if it is not the root.
-unsafe fn pass(
+pub(super) unsafe fn pass(
     own: &mut Communicator,
     root: u32,
     base: *mut u8,
@@ -104,7 +161,7 @@ interpose! {
     MPI_Barrier(comm: MPI_Comm) => PMPI_Barrier, {
         // Never the blocking form: the schedule serves a communicator with a board.
         let host = Host { driven: || drive::barrier(comm), blocking: || PMPI_Barrier(comm) };
-        serve("MPI_Barrier", comm, host, serve::barrier)
+        serve_across("MPI_Barrier", comm, host, serve::barrier, Nodes::barrier)
     };
 }
 

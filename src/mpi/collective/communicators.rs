@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use hashbrown::HashMap;
 
-use super::endings;
+use super::nodes::Nodes;
+use super::{endings, limits};
 use crate::collective::{
     Board, BoardShape, Buffers, Content, InBlock, Mismatch, Position, RANKS_MAX, Run, Schedule,
     Work, schedule,
@@ -20,9 +21,9 @@ use crate::mpi::abi::sys::*;
 use crate::mpi::abi::world;
 use crate::mpi::progress::{drive, hook};
 use crate::runtime::config::Collectives;
-use crate::runtime::process::Own;
+use crate::runtime::process::Own as Locked;
 use crate::runtime::progress::{oversubscribed, sweep_from_hook};
-use crate::transport::shm::{Bootstrap, Scratch};
+use crate::transport::shm::{Bootstrap, Scratch, SetupError};
 
 /// What this process knows of a communicator.
 enum Entry {
@@ -30,13 +31,19 @@ enum Entry {
     Calls(u32),
     /// The host serves it.
     Host,
-    /// It has a board. `None` while a collective runs on it.
-    Board(Option<Box<Communicator>>),
+    /// This library serves it. `None` while a collective runs on it.
+    Ours(Option<Own>),
+}
+
+/// A communicator that has a board, or one for each node.
+pub(super) enum Own {
+    Node(Box<Communicator>),
+    Nodes(Box<Nodes>),
 }
 
 /// The entries by the handles' keys, until the communicators end ([`endings`]).
 // SAFETY: any thread may use and drop entries, which are memory, mappings and numbers.
-static ENTRIES: Own<Option<HashMap<u64, Entry>>> = unsafe { Own::new(None) };
+static ENTRIES: Locked<Option<HashMap<u64, Entry>>> = unsafe { Locked::new(None) };
 
 /// Calls of a communicator before it gets a board. 0: none ever does.
 static CALLS_BEFORE: AtomicU32 = AtomicU32::new(0);
@@ -51,6 +58,9 @@ pub(crate) fn open(setting: Collectives) {
         Collectives::Always => 1,
         Collectives::Host => return,
     };
+    let mut rank = 0;
+    host_calls::comm_rank(MPI_COMM_WORLD, &mut rank);
+    limits::take(rank, |numbers| _ = host_calls::bcast_ints(numbers, MPI_COMM_WORLD));
     CALLS_BEFORE.store(calls, Ordering::Release);
 }
 
@@ -58,6 +68,7 @@ pub(crate) fn open(setting: Collectives) {
 pub(super) fn close() {
     CALLS_BEFORE.store(0, Ordering::Release);
     drop(ENTRIES.with(Option::take));
+    drop(ENDED.with(std::mem::take));
 }
 
 /// Whether any call may run on a schedule.
@@ -66,10 +77,19 @@ pub(super) fn is_open() -> bool {
     CALLS_BEFORE.load(Ordering::Relaxed) != 0
 }
 
+/// What has ended, until the next set-up: the host ends communicators inside of its own calls, in
+/// which this library makes none.
+// SAFETY: as for `ENTRIES`.
+static ENDED: Locked<Vec<Entry>> = unsafe { Locked::new(Vec::new()) };
+
 /// A communicator ends.
 pub(super) fn forget(comm: MPI_Comm) {
-    // Unmapped outside of the lock.
-    drop(ENTRIES.with(|entries| entries.as_mut()?.remove(&comm.key())));
+    let entry = ENTRIES.with(|entries| entries.as_mut()?.remove(&comm.key()));
+    match entry {
+        Some(Entry::Ours(Some(Own::Nodes(_)))) => ENDED.with(|ended| ended.extend(entry)),
+        // Unmapped outside of the lock.
+        other => drop(other),
+    }
 }
 
 /// Who serves a call that could run on a schedule.
@@ -80,7 +100,7 @@ pub(super) enum Claim {
     /// valid.
     Unknown,
     /// This library. [`release`] must follow.
-    Ours(Box<Communicator>),
+    Ours(Own),
     /// Another collective of this process runs on the communicator.
     Busy,
 }
@@ -95,13 +115,13 @@ pub(super) fn claim(comm: MPI_Comm) -> Claim {
         ENTRIES.with(|entries| match entries.get_or_insert_default().get_mut(&comm.key()) {
             None => Some(Claim::Unknown),
             Some(Entry::Host) => Some(Claim::Host),
-            Some(Entry::Board(board)) => Some(board.take().map_or(Claim::Busy, Claim::Ours)),
+            Some(Entry::Ours(own)) => Some(own.take().map_or(Claim::Busy, Claim::Ours)),
             Some(Entry::Calls(calls)) => (!must_set_up(calls)).then_some(Claim::Host),
         });
-    claimed.unwrap_or_else(|| match Communicator::set_up(comm) {
+    claimed.unwrap_or_else(|| match Own::set_up(comm) {
         Some(made) => {
-            insert(comm, Entry::Board(None));
-            Claim::Ours(Box::new(made))
+            insert(comm, Entry::Ours(None));
+            Claim::Ours(made)
         }
         None => {
             insert(comm, Entry::Host);
@@ -118,11 +138,11 @@ pub(super) fn begin(comm: MPI_Comm) {
 }
 
 /// Ends a claim.
-pub(super) fn release(comm: MPI_Comm, own: Box<Communicator>) {
+pub(super) fn release(comm: MPI_Comm, own: Own) {
     ENTRIES.with(|entries| {
-        if let Some(Entry::Board(board)) = entries.as_mut().and_then(|all| all.get_mut(&comm.key()))
+        if let Some(Entry::Ours(place)) = entries.as_mut().and_then(|all| all.get_mut(&comm.key()))
         {
-            *board = Some(own);
+            *place = Some(own);
         }
     });
 }
@@ -191,18 +211,45 @@ const BETWEEN_PROGRESS: u32 = 64;
 /// the host meanwhile, or wait for its messages.
 const LOOKS_ALONE: u32 = 16;
 
-impl Communicator {
-    /// Makes the board of a communicator. Collective. `None`, in all processes: the host serves it.
+impl Own {
+    /// Makes the board of a communicator, or one for each node. Collective. `None`, in all
+    /// processes: the host serves it.
     #[cold]
     fn set_up(comm: MPI_Comm) -> Option<Self> {
-        let mut carrier = Carrier::of(comm).filter(|carrier| carrier.ranks <= RANKS_MAX)?;
+        drop(ENDED.with(std::mem::take));
+        let mut carrier = Carrier::of(comm)?;
+        let few = carrier.ranks <= RANKS_MAX;
+        let made = if few { Communicator::of_node(&mut carrier) } else { Err(None) };
+        let made = match made {
+            Ok(made) => Some(Own::Node(Box::new(made))),
+            Err(None | Some(SetupError::NotOneNode)) if !carrier.failed => {
+                Nodes::set_up(&mut carrier).map(|made| Own::Nodes(Box::new(made)))
+            }
+            Err(_) => None,
+        };
+        if made.is_none() {
+            log::info!(
+                "collectives of a communicator of {} processes are left to the host: no node has \
+                 several of them, or they cannot share memory",
+                carrier.ranks
+            );
+        }
+        made
+    }
+}
+
+impl Communicator {
+    /// Makes the board of processes of one node. Collective.
+    ///
+    /// # Errors
+    /// The same in all processes. `None`: the host's exchange has failed.
+    pub(super) fn of_node(carrier: &mut Carrier) -> Result<Self, Option<SetupError>> {
         let (me, ranks) = (carrier.me, carrier.ranks);
         let shape = BoardShape::of(ranks);
-        let made = Scratch::new(&mut carrier, shape.words());
-        let scratch = made
-            .inspect_err(|reason| log::info!("collectives are left to the host: {reason}"))
-            .ok()
-            .filter(|_| !carrier.failed)?;
+        let scratch = Scratch::new(carrier, shape.words())?;
+        if carrier.failed {
+            return Err(None);
+        }
         let words = shape.content_max.div_ceil(size_of::<u128>());
         let mut own = Communicator {
             scratch,
@@ -218,7 +265,7 @@ impl Communicator {
             crowded: false,
         };
         own.crowded = own.is_any(oversubscribed());
-        Some(own)
+        Ok(own)
     }
 
     /// Whether the answer of any process is yes.

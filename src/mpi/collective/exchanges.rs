@@ -8,6 +8,7 @@ use std::slice::{from_raw_parts, from_raw_parts_mut};
 use smallvec::SmallVec;
 
 use super::communicators::{Collective, Communicator};
+use super::limits::Row;
 use super::message::{Elements, Number, Staged, Triple, Typed};
 use super::serve::{Failed, Host, Served, code, differs, serve};
 use crate::collective::schedule::FLAT_MAX;
@@ -15,10 +16,6 @@ use crate::collective::{Content, Draft, Mismatch, Published, Work};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
 
-/// Most bytes of all blocks of a gather or alltoall together. The host copies longer ones once.
-const COPIED_ONCE_MAX: usize = 32 << 10;
-/// Most bytes of all blocks of the others together. Longer ones are as fast at the host.
-const COPIED_TWICE_MAX: usize = 512 << 10;
 /// Most bytes that a process publishes among more than a few.
 const MANY_MAX: usize = 2048;
 
@@ -153,14 +150,12 @@ impl Plan {
     }
 }
 
-/// Whether blocks of so many bytes are exchanged here, as all processes know. `all_max` bounds the
-/// bytes of all blocks among a few processes.
-fn is_short(own: &Communicator, block: usize, parts: bool, all_max: usize) -> bool {
-    let ranks = own.ranks() as usize;
-    let max = match own.ranks() <= FLAT_MAX {
-        true => all_max / ranks,
-        false if parts => MANY_MAX / (ranks - 1),
-        false => MANY_MAX,
+/// Whether blocks of so many bytes are exchanged here, as all processes know.
+fn is_short(own: &Communicator, row: Row, block: usize, parts: bool) -> bool {
+    let max = match own.ranks() {
+        few @ ..=FLAT_MAX => row.most(few),
+        many if parts => MANY_MAX / (many as usize - 1),
+        _ => MANY_MAX,
     };
     (1..=max).contains(&block)
 }
@@ -259,7 +254,7 @@ pub(super) unsafe fn allgather(
     serve("MPI_Allgather", comm, host, |own| {
         let to = Elements::new(receive).ok_or(Failed::Wrong)?;
         let from = given(send, to.nth(own.me())).ok_or(Failed::Wrong)?;
-        if !is_short(own, to.bytes, false, COPIED_TWICE_MAX) {
+        if !is_short(own, Row::Allgather, to.bytes, false) {
             return Ok(Served::AtHost);
         }
         let which = Collective::Exchange;
@@ -281,7 +276,7 @@ pub(super) unsafe fn alltoall(
     serve("MPI_Alltoall", comm, host, |own| {
         let to = Elements::new(receive).ok_or(Failed::Wrong)?;
         let from = given(send, to).ok_or(Failed::Wrong)?;
-        if !is_short(own, to.bytes, true, COPIED_ONCE_MAX) {
+        if !is_short(own, Row::Alltoall, to.bytes, true) {
             return Ok(Served::AtHost);
         }
         let which = Collective::Exchange;
@@ -307,7 +302,7 @@ pub(super) unsafe fn gather(
         let block = Elements::new(if is_root { receive } else { send }).ok_or(Failed::Wrong)?;
         let from = if is_root { given(send, block.nth(root)) } else { Some(block) };
         let from = from.ok_or(Failed::Wrong)?;
-        if !is_short(own, block.bytes, false, COPIED_ONCE_MAX) {
+        if !is_short(own, Row::Gather, block.bytes, false) {
             return Ok(Served::AtHost);
         }
         let which = Collective::Gather { root };
@@ -338,7 +333,7 @@ pub(super) unsafe fn scatter(
                 .filter(|to| to.bytes >= block.bytes && !to.is_same_as(&block.nth(root))),
         };
         let to = to.ok_or(Failed::Wrong)?;
-        if !is_short(own, block.bytes, true, COPIED_TWICE_MAX) {
+        if !is_short(own, Row::Scatter, block.bytes, true) {
             return Ok(Served::AtHost);
         }
         let which = Collective::Scatter { root };
@@ -409,7 +404,8 @@ pub(super) unsafe fn allgatherv<C: Number, D: Number>(
         }
         let all = to.iter().map(|block| block.bytes).try_fold(0, usize::checked_add);
         let longest = to.iter().map(|block| block.bytes).max().unwrap_or(0);
-        let is_short = all.is_some_and(|all| (1..=COPIED_TWICE_MAX).contains(&all));
+        let all_max = Row::Allgather.most(own.ranks()).saturating_mul(own.ranks() as usize);
+        let is_short = all.is_some_and(|all| (1..=all_max).contains(&all));
         if !is_short || (own.ranks() > FLAT_MAX && longest > MANY_MAX) {
             return Ok(Served::AtHost);
         }

@@ -5,8 +5,10 @@
 //!   know; [`varying`]: those of which each process knows its own lengths only.
 //! - [`reductions`]: collectives that reduce.
 //! - [`serve`]: who serves a call: a schedule, or the host in one of two forms.
+//! - [`limits`]: up to how many bytes a schedule serves it.
 //! - [`message`]: data in the application's buffers.
-//! - [`communicators`]: the boards of communicators.
+//! - [`communicators`]: the boards of communicators. [`nodes`]: communicators of several nodes.
+//! - [`own_comm`]: communicators of this library.
 //! - [`persistent`]: persistent collectives, on every host.
 //! - [`endings`]: what is kept of a communicator is forgotten when it ends.
 //!
@@ -18,7 +20,10 @@ mod calls;
 mod communicators;
 mod endings;
 mod exchanges;
+mod limits;
 mod message;
+mod nodes;
+mod own_comm;
 pub(crate) mod persistent;
 mod reductions;
 mod serve;

@@ -5,10 +5,13 @@ use std::ffi::{c_int, c_void};
 use std::ptr::copy_nonoverlapping;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
+use super::calls::pass;
 use super::communicators::{Collective, Communicator, bytes_of};
 use super::exchanges::{PerRank, list, number, valid_root};
+use super::limits::Row;
 use super::message::{Number, Typed};
-use super::serve::{Failed, Host, Served, code, differs, serve};
+use super::nodes::{self, Nodes};
+use super::serve::{Failed, Host, Served, code, differs, serve, serve_across};
 use crate::collective::schedule::FLAT_MAX;
 use crate::collective::{Content, Draft, Mismatch, Published, Work};
 use crate::mpi::abi::error::Fault;
@@ -17,12 +20,7 @@ use crate::mpi::abi::sys::*;
 use crate::mpi::datatype::{Predefined, is_defined, predefined, reduction_of};
 use crate::transport::datatype::element::reduction;
 
-/// Most bytes of the operands of all processes together, among a few processes, where each process
-/// reads them all.
-const ALL_BYTES_MAX: usize = 128 << 10;
-/// The same where one process reads them all.
-const ROOT_BYTES_MAX: usize = 512 << 10;
-/// Most bytes of an operand among more processes, which pass it along a tree.
+/// Most bytes of an operand among more than a few processes, which pass it along a tree.
 const TREE_BYTES_MAX: usize = 2048;
 
 /// Code of an operation of the application, beside those of predefined ones.
@@ -91,12 +89,11 @@ impl Operation {
     }
 
     /// Whether an operand of so many elements is reduced here, as all processes know.
-    fn is_short(&self, own: &Communicator, count: usize, all_max: usize) -> bool {
-        let ranks = own.ranks();
-        let max = match ranks <= FLAT_MAX {
+    fn is_short(&self, own: &Communicator, row: Row, count: usize) -> bool {
+        let max = match own.ranks() {
             _ if self.whole => own.content_max(),
-            true => all_max / ranks as usize,
-            false => TREE_BYTES_MAX,
+            few @ ..=FLAT_MAX => row.most(few),
+            _ => TREE_BYTES_MAX,
         };
         (1..=max / self.extent()).contains(&count)
     }
@@ -183,25 +180,137 @@ pub(super) struct Operands {
     pub(super) op: MPI_Op,
 }
 
+/// A reduction of several nodes. `None`: the host serves it.
+fn operation_across(all: &Operands) -> Result<Option<(Operation, usize)>, Failed> {
+    let count = usize::try_from(all.count).map_err(|_| Failed::Wrong)?;
+    match Reducer::of(all.datatype, all.op) {
+        Reducer::Ours(operation) => {
+            let most = nodes::BYTES_MAX / operation.extent();
+            let is_served = !operation.whole && (1..=most).contains(&count);
+            Ok(is_served.then_some((operation, count)))
+        }
+        Reducer::Host => Ok(None),
+        Reducer::Wrong => Err(Failed::Wrong),
+    }
+}
+
+/// Sums of a node, and of all nodes: memory for elements of every datatype.
+struct Sums {
+    node: Vec<u128>,
+    all: Vec<u128>,
+    bytes: usize,
+}
+
+impl Sums {
+    fn new(bytes: usize) -> Self {
+        let words = bytes.div_ceil(size_of::<u128>());
+        Sums { node: vec![0; words], all: vec![0; words], bytes }
+    }
+}
+
+/// Reduces `input` within the nodes, and calls `between` in the first process of each: it reduces
+/// the sums of the nodes.
+///
+/// # Safety
+/// There are so many elements at `input`.
+unsafe fn reduce_across(
+    own: &mut Nodes,
+    (operation, count): (Operation, usize),
+    code: u32,
+    input: *const u8,
+    between: impl FnOnce(&Nodes, &mut Sums) -> Result<(), Fault>,
+) -> Result<Sums, Fault> {
+    let mut sums = Sums::new(operation.span(count));
+    let output = (own.here().rank == 0).then(|| sums.node.as_mut_ptr().cast());
+    let which = (Collective::Reduce { root: 0 }, code);
+    // SAFETY: the contract of this function; the sums have room.
+    let reduced = unsafe { operation.run(&mut own.mates, which, input, output, count) };
+    // After an error, too: other nodes wait.
+    between(own, &mut sums).and(reduced)?;
+    Ok(sums)
+}
+
+/// # Safety
+/// As MPI says of `MPI_Allreduce`.
+unsafe fn allreduce_across(own: &mut Nodes, all: Operands) -> Result<Served, Failed> {
+    let Some(reduction) = operation_across(&all)? else { return Ok(Served::AtHost) };
+    let input = operand(all.sendbuf, all.recvbuf).ok_or(Failed::Wrong)?;
+    let between = |own: &Nodes, sums: &mut Sums| {
+        let (from, to) = (sums.node.as_ptr().cast(), sums.all.as_mut_ptr().cast());
+        // SAFETY: both have room for the elements; a short count.
+        own.between(|comm, request| unsafe {
+            PMPI_Iallreduce(from, to, all.count as c_int, all.datatype, all.op, comm, request)
+        })
+    };
+    // SAFETY: the application's buffers, as MPI says of the call.
+    unsafe {
+        let mut sums = reduce_across(own, reduction, code::ALLREDUCE, input, between)?;
+        let base = sums.all.as_mut_ptr().cast();
+        pass(&mut own.mates, 0, base, sums.bytes)?;
+        copy_nonoverlapping(base.cast_const(), all.recvbuf.cast(), sums.bytes);
+    }
+    Ok(Served::Done)
+}
+
+/// # Safety
+/// As MPI says of `MPI_Reduce`.
+unsafe fn reduce_to_node(own: &mut Nodes, all: Operands, root: c_int) -> Result<Served, Failed> {
+    let Some(reduction) = operation_across(&all)? else { return Ok(Served::AtHost) };
+    let (to, here) = (own.place(root).ok_or(Failed::Wrong)?, own.here());
+    let is_root = own.me() == root as u32;
+    let input = operand_of_reduce(&all, is_root).ok_or(Failed::Wrong)?;
+    let between = |own: &Nodes, sums: &mut Sums| {
+        let (from, result) = (sums.node.as_ptr().cast(), sums.all.as_mut_ptr().cast());
+        let (count, root) = (all.count as c_int, to.node as c_int);
+        // SAFETY: both have room for the elements; a short count.
+        own.between(|comm, request| unsafe {
+            PMPI_Ireduce(from, result, count, all.datatype, all.op, root, comm, request)
+        })
+    };
+    // SAFETY: the application's buffers, as MPI says of the call.
+    unsafe {
+        let mut sums = reduce_across(own, reduction, code::REDUCE, input, between)?;
+        let base = sums.all.as_mut_ptr().cast();
+        if here.node == to.node && to.rank != 0 {
+            pass(&mut own.mates, 0, base, sums.bytes)?;
+        }
+        if is_root {
+            copy_nonoverlapping(base.cast_const(), all.recvbuf.cast(), sums.bytes);
+        }
+    }
+    Ok(Served::Done)
+}
+
+/// What a process reduces in `MPI_Reduce`. `None`: the arguments are wrong.
+fn operand_of_reduce(all: &Operands, is_root: bool) -> Option<*const u8> {
+    if is_root {
+        return operand(all.sendbuf, all.recvbuf);
+    }
+    let wrong = all.sendbuf.is_null() || all.sendbuf == MPI_IN_PLACE.cast_const();
+    (!wrong).then(|| all.sendbuf.cast())
+}
+
 /// Serves a reduction by `ours`, which gets the operation and the count if they are valid and the
 /// operand is short.
 fn reduce_by(
-    (call, bytes_max): (&'static str, usize),
+    (call, row): (&'static str, Row),
     all: Operands,
     comm: MPI_Comm,
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
     ours: impl FnOnce(&mut Communicator, Operation, usize) -> Result<Served, Failed>,
+    across: impl FnOnce(&mut Nodes) -> Result<Served, Failed>,
 ) -> c_int {
-    serve(call, comm, host, |own| {
+    let ours = |own: &mut Communicator| {
         let count = usize::try_from(all.count).map_err(|_| Failed::Wrong)?;
         match Reducer::of(all.datatype, all.op) {
-            Reducer::Ours(operation) if operation.is_short(own, count, bytes_max) => {
+            Reducer::Ours(operation) if operation.is_short(own, row, count) => {
                 ours(own, operation, count)
             }
             Reducer::Ours(_) | Reducer::Host => Ok(Served::AtHost),
             Reducer::Wrong => Err(Failed::Wrong),
         }
-    })
+    };
+    serve_across(call, comm, host, ours, across)
 }
 
 /// # Safety
@@ -211,13 +320,16 @@ pub(super) unsafe fn allreduce(
     comm: MPI_Comm,
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
 ) -> c_int {
-    reduce_by(("MPI_Allreduce", ALL_BYTES_MAX), all, comm, host, |own, operation, count| {
+    // SAFETY: the contract of this function.
+    let across = |own: &mut Nodes| unsafe { allreduce_across(own, all) };
+    let ours = |own: &mut Communicator, operation: Operation, count| {
         let input = operand(all.sendbuf, all.recvbuf).ok_or(Failed::Wrong)?;
         let which = (Collective::Allreduce, code::ALLREDUCE);
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe { operation.run(own, which, input, Some(all.recvbuf.cast()), count)? };
         Ok(Served::Done)
-    })
+    };
+    reduce_by(("MPI_Allreduce", Row::Allreduce), all, comm, host, ours, across)
 }
 
 /// # Safety
@@ -228,20 +340,19 @@ pub(super) unsafe fn reduce(
     comm: MPI_Comm,
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
 ) -> c_int {
-    reduce_by(("MPI_Reduce", ROOT_BYTES_MAX), all, comm, host, |own, operation, count| {
+    // SAFETY: the contract of this function.
+    let across = |own: &mut Nodes| unsafe { reduce_to_node(own, all, root) };
+    let ours = |own: &mut Communicator, operation: Operation, count| {
         let root = valid_root(own, root).ok_or(Failed::Wrong)?;
-        let (input, output) = if own.me() == root {
-            (operand(all.sendbuf, all.recvbuf), Some(all.recvbuf.cast()))
-        } else {
-            let wrong = all.sendbuf.is_null() || all.sendbuf == MPI_IN_PLACE.cast_const();
-            ((!wrong).then(|| all.sendbuf.cast()), None)
-        };
-        let input = input.ok_or(Failed::Wrong)?;
+        let is_root = own.me() == root;
+        let input = operand_of_reduce(&all, is_root).ok_or(Failed::Wrong)?;
+        let output = is_root.then(|| all.recvbuf.cast());
         let which = (Collective::Reduce { root }, code::REDUCE);
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe { operation.run(own, which, input, output, count)? };
         Ok(Served::Done)
-    })
+    };
+    reduce_by(("MPI_Reduce", Row::Reduce), all, comm, host, ours, across)
 }
 
 /// Makes `MPI_Reduce` of the host by `call`, which gets the send buffer. MPICH 4.0 crashes in place
@@ -297,7 +408,7 @@ pub(super) unsafe fn scan(
         true => ("MPI_Scan", code::SCAN),
         false => ("MPI_Exscan", code::EXSCAN),
     };
-    reduce_by((call, ALL_BYTES_MAX), all, comm, host, |own, operation, count| {
+    let ours = |own: &mut Communicator, operation: Operation, count| {
         if own.ranks() > FLAT_MAX {
             return Ok(Served::AtHost);
         }
@@ -315,7 +426,8 @@ pub(super) unsafe fn scan(
             operation.run(own, (Collective::Scan { inclusive }, code), input, output, count)?
         };
         Ok(Served::Done)
-    })
+    };
+    reduce_by((call, Row::Scan), all, comm, host, ours, |_| Ok(Served::AtHost))
 }
 
 /// One piece of a reduction whose result is distributed: each process publishes the parts of the
@@ -480,7 +592,7 @@ unsafe fn reduce_scatter_by(
         // The application's function would see a part of the elements.
         if operation.whole
             || own.ranks() > FLAT_MAX
-            || !operation.is_short(own, total, ALL_BYTES_MAX)
+            || !operation.is_short(own, Row::ReduceScatter, total)
         {
             return Ok(Served::AtHost);
         }

@@ -2,7 +2,8 @@
 
 use std::ffi::c_int;
 
-use super::communicators::{self, Claim, Collective, Communicator};
+use super::communicators::{self, Claim, Collective, Communicator, Own};
+use super::nodes::Nodes;
 use crate::collective::{Content, Mismatch};
 use crate::mpi::abi::error::{Fault, Place, raise};
 use crate::mpi::abi::sys::*;
@@ -58,13 +59,26 @@ impl From<Fault> for Failed {
     }
 }
 
-/// Serves a call that all processes of `comm` make, by `ours` if the communicator has a board.
+/// Serves a call that all processes of `comm` make, by `ours` if the communicator has a board. On
+/// several nodes, the host serves it.
 #[inline]
 pub(super) fn serve(
     call: &'static str,
     comm: MPI_Comm,
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
     ours: impl FnOnce(&mut Communicator) -> Result<Served, Failed>,
+) -> c_int {
+    serve_across(call, comm, host, ours, |_| Ok(Served::AtHost))
+}
+
+/// As [`serve`]; on several nodes by `across`.
+#[inline]
+pub(super) fn serve_across(
+    call: &'static str,
+    comm: MPI_Comm,
+    host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
+    ours: impl FnOnce(&mut Communicator) -> Result<Served, Failed>,
+    across: impl FnOnce(&mut Nodes) -> Result<Served, Failed>,
 ) -> c_int {
     const BUSY: &str = "comm is in use by another collective of this process";
     if !communicators::is_open() {
@@ -80,17 +94,23 @@ pub(super) fn serve(
             return code;
         }
         Claim::Ours(mut own) => {
-            let crowded = own.is_crowded();
-            let served = match ours(&mut own) {
-                Ok(Served::AtHost) if !crowded => {
-                    assemble(&mut own).map(|()| Served::Assembled).map_err(Failed::from)
+            let (served, may_block) = match &mut own {
+                Own::Node(own) => {
+                    let may_block = !own.is_crowded();
+                    let served = match ours(own) {
+                        Ok(Served::AtHost) if may_block => {
+                            assemble(own).map(|()| Served::Assembled).map_err(Failed::from)
+                        }
+                        other => other,
+                    };
+                    (served, may_block)
                 }
-                other => other,
+                Own::Nodes(own) => (across(own), false),
             };
             communicators::release(comm, own);
             match served {
                 Ok(Served::Done) => return MPI_SUCCESS,
-                Ok(Served::Assembled) if !crowded => return (host.blocking)(),
+                Ok(Served::Assembled) if may_block => return (host.blocking)(),
                 Ok(_) | Err(Failed::Wrong) => return (host.driven)(),
                 Err(Failed::Fault(fault)) => fault,
             }
@@ -102,7 +122,7 @@ pub(super) fn serve(
 
 /// A barrier before a blocking call of the host: when it returns, all processes have entered the
 /// call, so the host blocks only for its own work.
-fn assemble(own: &mut Communicator) -> Result<(), Fault> {
+pub(super) fn assemble(own: &mut Communicator) -> Result<(), Fault> {
     let content = Content { bytes: 0, code: code::BARRIER };
     let mismatch = own.run(Collective::Barrier, content, |_, _| ());
     mismatch.map_or(Ok(()), |mismatch| Err(differs(mismatch, MPI_ERR_OTHER, MPI_ERR_OTHER)))

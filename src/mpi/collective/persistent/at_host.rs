@@ -13,7 +13,7 @@ use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
-use crate::mpi::progress::drive;
+use crate::mpi::collective::own_comm::OwnComm;
 use crate::runtime::collectives::{Advance, CollectiveFailure, PersistentCollective};
 
 /// Makes the host's nonblocking call on a communicator.
@@ -77,43 +77,4 @@ pub(super) fn set_up(
 pub(super) fn refused(_: c_int) -> NotServed {
     let text = "the host cannot make a communicator for a persistent collective";
     NotServed::Refused(Fault::new(MPI_ERR_INTERN, text))
-}
-
-/// A communicator of this library, over the application's processes.
-pub(super) struct OwnComm(pub(super) MPI_Comm);
-
-impl OwnComm {
-    /// Duplicates the application's. Collective.
-    ///
-    /// # Errors
-    /// The host's code, which the host has reported, here and below.
-    pub(super) fn duplicate(comm: MPI_Comm) -> Result<Self, c_int> {
-        // SAFETY: the application's communicator, which the host checks; the place is ours. Without
-        // attributes: they are the application's, and it does not know of this one.
-        Self::make(comm, |own| unsafe { PMPI_Comm_dup_with_info(comm, MPI_INFO_NULL, own) })
-    }
-
-    /// Makes one of the processes of `comm` with the same color, in the order of its ranks.
-    /// Collective.
-    pub(super) fn split(comm: MPI_Comm, color: c_int) -> Result<Self, c_int> {
-        // SAFETY: as in `duplicate`.
-        Self::make(comm, |own| unsafe { PMPI_Comm_split(comm, color, 0, own) })
-    }
-
-    fn make(comm: MPI_Comm, call: impl FnOnce(*mut MPI_Comm) -> c_int) -> Result<Self, c_int> {
-        let mut own = MPI_COMM_NULL;
-        drive::assemble(comm)?;
-        let code = call(&raw mut own);
-        if code != MPI_SUCCESS {
-            return Err(code);
-        }
-        host_calls::comm_set_errhandler(own, MPI_ERRORS_RETURN);
-        Ok(OwnComm(own))
-    }
-}
-
-impl Drop for OwnComm {
-    fn drop(&mut self) {
-        host_calls::comm_free(&mut self.0);
-    }
 }

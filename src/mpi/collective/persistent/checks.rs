@@ -11,10 +11,10 @@ use std::ffi::c_int;
 
 use hashbrown::HashMap;
 
-use super::at_host::OwnComm;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::collective::endings::watch;
+use crate::mpi::collective::own_comm::OwnComm;
 use crate::runtime::process::Own;
 
 /// The duplicates, by the keys of the communicators.

@@ -6,13 +6,14 @@
 //! makes next.
 
 use super::NotServed;
-use super::at_host::{OwnComm, refused};
+use super::at_host::refused;
 use super::mates::{Preparation, Shared};
 use super::messages::Messages;
 use super::neighbours::{Block, Both, Neighbours};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
 use crate::mpi::collective::communicators::Carrier;
+use crate::mpi::collective::own_comm::OwnComm;
 use crate::runtime::collectives::{Advance, PersistentCollective};
 use crate::runtime::enter;
 use crate::transport::shm::{self, Bootstrap};

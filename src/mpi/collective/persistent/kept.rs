@@ -66,6 +66,11 @@ impl Datatype {
         let is_own = code == MPI_SUCCESS;
         Datatype { datatype: if is_own { copy } else { datatype }, is_own }
     }
+
+    /// One that this library has made.
+    pub(super) fn made(datatype: MPI_Datatype) -> Self {
+        Datatype { datatype, is_own: true }
+    }
 }
 
 impl Kept for Datatype {

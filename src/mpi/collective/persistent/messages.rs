@@ -1,5 +1,5 @@
-//! Blocks of a neighbour collective between processes that share no memory: messages of the host,
-//! from the sender's datatype to the receiver's.
+//! Blocks of a neighbour collective between processes that share no memory: one message of the host
+//! for all blocks from one process to another, from the sender's datatypes to the receiver's.
 //!
 //! All of them begin when the collective is started, and receives have no buffer but the
 //! application's. So none waits for another call of this process. They are persistent requests, on
@@ -9,7 +9,9 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use super::at_host::{OwnComm, failed};
+use hashbrown::HashMap;
+
+use super::at_host::failed;
 use super::kept::{Datatype, Kept};
 use super::neighbours::{Block, Neighbours, sent_to};
 use super::neighbours_at_host::Count;
@@ -18,17 +20,28 @@ use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
+use crate::mpi::collective::own_comm::OwnComm;
 use crate::runtime::collectives::Advance;
 
 #[cfg(mpi_large_count)]
 use PMPI_Recv_init_c as recv_init;
 #[cfg(mpi_large_count)]
 use PMPI_Send_init_c as send_init;
+#[cfg(mpi_large_count)]
+use PMPI_Type_create_struct_c as type_create_struct;
 
 #[cfg(not(mpi_large_count))]
 use PMPI_Recv_init as recv_init;
 #[cfg(not(mpi_large_count))]
 use PMPI_Send_init as send_init;
+#[cfg(not(mpi_large_count))]
+use PMPI_Type_create_struct as type_create_struct;
+
+/// The host's type of displacements in a datatype.
+#[cfg(mpi_large_count)]
+type Address = MPI_Count;
+#[cfg(not(mpi_large_count))]
+type Address = MPI_Aint;
 
 /// The messages of one process.
 pub(super) struct Messages {
@@ -43,17 +56,33 @@ pub(super) struct Messages {
 // SAFETY: handles, which any thread may pass to the host.
 unsafe impl Send for Messages {}
 
-/// The tag of a block that is sent to its `at`-th destination.
-///
-/// Blocks for the same process have the same tag where their order decides (MPI-4.1 8.6). In
-/// Cartesian topologies their directions do.
-fn tag_sent(topology: Topology, at: usize) -> c_int {
-    if topology == Topology::Cartesian { at as c_int } else { 0 }
+/// A tag for all: between two processes, a collective has one message in each direction.
+const TAG: c_int = 0;
+
+/// The blocks that pass between this process and another one, in one direction.
+struct Bundle<'a> {
+    peer: u32,
+    /// With their numbers among the blocks that their sender sends.
+    blocks: Vec<(usize, &'a Block)>,
 }
 
-/// The tag of the block that arrives from the `at`-th source.
-fn tag_received(topology: Topology, at: usize) -> c_int {
-    tag_sent(topology, at ^ 1)
+/// Bundles by peer, in the order of their first blocks. `blocks`: the peer of each block, its
+/// number among those that are sent, and what it is. The blocks of a bundle are in the order of
+/// these numbers, on both sides.
+fn bundled<'a>(blocks: impl Iterator<Item = (u32, usize, &'a Block)>) -> Vec<Bundle<'a>> {
+    let mut bundles: Vec<Bundle<'a>> = Vec::new();
+    let mut places = HashMap::new();
+    for (peer, number, block) in blocks {
+        let place = *places.entry(peer).or_insert(bundles.len());
+        if place == bundles.len() {
+            bundles.push(Bundle { peer, blocks: Vec::new() });
+        }
+        bundles[place].blocks.push((number, block));
+    }
+    for bundle in &mut bundles {
+        bundle.blocks.sort_unstable_by_key(|(number, _)| *number);
+    }
+    bundles
 }
 
 impl Messages {
@@ -68,45 +97,47 @@ impl Messages {
         (sent, received): (&[Block], &[Block]),
     ) -> Result<Self, Fault> {
         let mut own = Messages { requests: Vec::new(), complete: 0, datatypes: Vec::new(), comm };
-        let topology = neighbours.topology;
         let is_other = |rank: &Option<u32>| rank.filter(|rank| mates.binary_search(rank).is_err());
-        // In turns: the first sends should not wait until all receives have begun.
-        for at in 0..neighbours.sources.len().max(neighbours.destinations.len()) {
-            let source = neighbours.sources.get(at).and_then(is_other);
-            if let Some((from, block)) = source.zip(received.get(at)) {
-                own.add(block, from, tag_received(topology, at), false)?;
-            }
-            let destination = neighbours.destinations.get(at).and_then(is_other);
-            if let Some((to, block)) = destination.zip(sent_to(sent, at)) {
-                own.add(block, to, tag_sent(topology, at), true)?;
-            }
+        let sources = neighbours.sources.iter().enumerate().filter_map(|(at, source)| {
+            // The k-th block from a process is the k-th one that it sends to this one, but in
+            // Cartesian topologies, where directions decide (MPI-4.1 8.6).
+            let is_cartesian = neighbours.topology == Topology::Cartesian;
+            Some((is_other(source)?, if is_cartesian { at ^ 1 } else { at }, received.get(at)?))
+        });
+        let destinations = neighbours.destinations.iter().enumerate();
+        let destinations = destinations
+            .filter_map(|(at, destination)| Some((is_other(destination)?, at, sent_to(sent, at)?)));
+        // Receives first: data should find where they belong.
+        for bundle in bundled(sources) {
+            own.add(&bundle, false)?;
+        }
+        for bundle in bundled(destinations) {
+            own.add(&bundle, true)?;
         }
         Ok(own)
     }
 
-    fn add(&mut self, block: &Block, peer: u32, tag: c_int, sends: bool) -> Result<(), Fault> {
-        const LARGE: &str = "the host has no messages of so many items";
-        let count = Count::try_from(block.count).map_err(|_| Fault::new(MPI_ERR_COUNT, LARGE))?;
-        let datatype = Datatype::new(block.datatype);
-        let (at, peer, comm) = (block.base, peer as c_int, self.comm.0);
+    fn add(&mut self, bundle: &Bundle<'_>, sends: bool) -> Result<(), Fault> {
+        let data = Data::of(bundle)?;
+        let (peer, comm) = (bundle.peer as c_int, self.comm.0);
+        let datatype = data.datatype.passed();
         let mut request = MPI_REQUEST_NULL;
-        // SAFETY: the block is the application's buffer, which belongs to the collective from each
-        // start to its completion; the datatype lives as long as the request.
+        // SAFETY: the blocks are parts of the application's buffer, which belongs to the collective
+        // from each start to its completion; the datatype lives as long as the request.
         let code = unsafe {
             if sends {
-                let from: *const c_void = ptr::without_provenance(at);
-                send_init(from, count, datatype.passed(), peer, tag, comm, &raw mut request)
+                let from: *const c_void = ptr::without_provenance(data.base);
+                send_init(from, data.count, datatype, peer, TAG, comm, &raw mut request)
             } else {
-                let to = ptr::without_provenance_mut(at);
-                recv_init(to, count, datatype.passed(), peer, tag, comm, &raw mut request)
+                let to = ptr::without_provenance_mut(data.base);
+                recv_init(to, data.count, datatype, peer, TAG, comm, &raw mut request)
             }
         };
         if code != MPI_SUCCESS {
-            const REFUSED: &str = "the host cannot make the message of a block";
-            return Err(Fault::new(host_calls::class_of(code), REFUSED));
+            return Err(refused(code));
         }
         self.requests.push(Cell::new(request));
-        self.datatypes.push(datatype);
+        self.datatypes.push(data.datatype);
         Ok(())
     }
 
@@ -145,6 +176,53 @@ impl Messages {
 }
 
 const FAILED: &str = "a message of the collective has failed";
+
+fn refused(code: c_int) -> Fault {
+    Fault::new(host_calls::class_of(code), "the host cannot make the message of a neighbour")
+}
+
+/// What a message has, in the terms of the host.
+struct Data {
+    base: usize,
+    count: Count,
+    datatype: Datatype,
+}
+
+impl Data {
+    fn of(bundle: &Bundle<'_>) -> Result<Self, Fault> {
+        const LARGE: &str = "the host has no messages of so many items";
+        let count = |block: &Block| {
+            Count::try_from(block.count).map_err(|_| Fault::new(MPI_ERR_COUNT, LARGE))
+        };
+        if let [(_, block)] = bundle.blocks[..] {
+            let (count, datatype) = (count(block)?, Datatype::new(block.datatype));
+            return Ok(Data { base: block.base, count, datatype });
+        }
+        let counts = bundle.blocks.iter().map(|(_, block)| count(block));
+        let counts: Vec<Count> = counts.collect::<Result<_, _>>()?;
+        let addresses = bundle.blocks.iter().map(|(_, block)| block.base as Address);
+        let addresses: Vec<Address> = addresses.collect();
+        let types: Vec<_> = bundle.blocks.iter().map(|(_, block)| block.datatype).collect();
+        let mut all = MPI_DATATYPE_NULL;
+        // SAFETY: lists of this length, and a place of ours.
+        let mut code = unsafe {
+            type_create_struct(
+                types.len() as Count,
+                counts.as_ptr(),
+                addresses.as_ptr(),
+                types.as_ptr(),
+                &raw mut all,
+            )
+        };
+        if code == MPI_SUCCESS {
+            code = host_calls::type_commit(&mut all);
+        }
+        if code != MPI_SUCCESS {
+            return Err(refused(code));
+        }
+        Ok(Data { base: 0, count: 1, datatype: Datatype::made(all) })
+    }
+}
 
 impl Drop for Messages {
     fn drop(&mut self) {
