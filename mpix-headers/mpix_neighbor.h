@@ -45,8 +45,8 @@
  *
  * All blocks from one process to another are one message of the host, from the datatypes of the
  * sender to those of the receiver. If they are longer than their receive buffers, all together, the
- * call that completes the exchange there fails (MPI_ERR_TRUNCATE). Within a node, each block that is
- * longer than its receive buffer fails in the call that makes the request.
+ * call that completes the exchange there fails (MPI_ERR_TRUNCATE). Within a node, each block that
+ * is longer than its receive buffer fails in the call that makes the request.
  *
  * ORDER OF BLOCKS [MPI]
  *

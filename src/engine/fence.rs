@@ -15,7 +15,7 @@ pub(super) enum FenceKind {
 }
 
 /// The process whose rank is lower by `distance`, at most `size`, modulo the number of processes.
-/// Without a division, which would take as long as some tenths of a near hop.
+/// Without a division, which would take a tenth of the time of a near hop.
 #[inline]
 fn before(me: Rank, distance: u64, size: u32) -> Rank {
     let me = u64::from(me);
