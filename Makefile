@@ -22,8 +22,8 @@ endif
 .PHONY: help prefixes deps deps-aarch64 build install demo latency latency-netns overhead programs \
     ab idle continuations scale threads mates notify tasks bsp collectives tune halo lu \
     transactions simulator figures figures-full swarm mutants fuzz fuzz-corpus check test test-all \
-    test-rust test-loom test-lint test-c test-netns test-verbs test-random test-small test-schedule \
-    test-hosts test-conformance test-valgrind test-aarch64 clean
+    test-rust test-loom test-lint test-c test-netns test-verbs test-random test-small \
+    test-schedule test-hosts test-conformance test-valgrind test-aarch64 clean
 .DEFAULT_GOAL := help
 
 help: ## list targets and variables

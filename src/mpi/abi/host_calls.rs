@@ -184,7 +184,7 @@ host_calls! {
         PMPI_Recv_init(null_mut(), 0, MPI_BYTE, MPI_PROC_NULL, 0, comm, request);
 }
 
-/// The class of an error code; that of a code that is none is `MPI_ERR_OTHER`.
+/// The class of an error code. `MPI_ERR_OTHER`: the host does not know the code.
 pub(crate) fn class_of(code: c_int) -> c_int {
     let mut class = MPI_ERR_OTHER;
     error_class(code, &mut class);

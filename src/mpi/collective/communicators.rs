@@ -21,7 +21,7 @@ use crate::mpi::abi::sys::*;
 use crate::mpi::abi::world;
 use crate::mpi::progress::{drive, hook};
 use crate::runtime::config::Collectives;
-use crate::runtime::process::Own as Locked;
+use crate::runtime::process::Own;
 use crate::runtime::progress::{oversubscribed, sweep_from_hook};
 use crate::transport::shm::{Bootstrap, Scratch, SetupError};
 
@@ -32,18 +32,18 @@ enum Entry {
     /// The host serves it.
     Host,
     /// This library serves it. `None` while a collective runs on it.
-    Ours(Option<Own>),
+    Ours(Option<Ours>),
 }
 
 /// A communicator that has a board, or one for each node.
-pub(super) enum Own {
+pub(super) enum Ours {
     Node(Box<Communicator>),
     Nodes(Box<Nodes>),
 }
 
 /// The entries by the handles' keys, until the communicators end ([`endings`]).
 // SAFETY: any thread may use and drop entries, which are memory, mappings and numbers.
-static ENTRIES: Locked<Option<HashMap<u64, Entry>>> = unsafe { Locked::new(None) };
+static ENTRIES: Own<Option<HashMap<u64, Entry>>> = unsafe { Own::new(None) };
 
 /// Calls of a communicator before it gets a board. 0: none ever does.
 static CALLS_BEFORE: AtomicU32 = AtomicU32::new(0);
@@ -80,13 +80,13 @@ pub(super) fn is_open() -> bool {
 /// What has ended, until the next set-up: the host ends communicators inside of its own calls, in
 /// which this library makes none.
 // SAFETY: as for `ENTRIES`.
-static ENDED: Locked<Vec<Entry>> = unsafe { Locked::new(Vec::new()) };
+static ENDED: Own<Vec<Entry>> = unsafe { Own::new(Vec::new()) };
 
 /// A communicator ends.
 pub(super) fn forget(comm: MPI_Comm) {
     let entry = ENTRIES.with(|entries| entries.as_mut()?.remove(&comm.key()));
     match entry {
-        Some(Entry::Ours(Some(Own::Nodes(_)))) => ENDED.with(|ended| ended.extend(entry)),
+        Some(Entry::Ours(Some(Ours::Nodes(_)))) => ENDED.with(|ended| ended.extend(entry)),
         // Unmapped outside of the lock.
         other => drop(other),
     }
@@ -100,7 +100,7 @@ pub(super) enum Claim {
     /// valid.
     Unknown,
     /// This library. [`release`] must follow.
-    Ours(Own),
+    Ours(Ours),
     /// Another collective of this process runs on the communicator.
     Busy,
 }
@@ -118,7 +118,7 @@ pub(super) fn claim(comm: MPI_Comm) -> Claim {
             Some(Entry::Ours(own)) => Some(own.take().map_or(Claim::Busy, Claim::Ours)),
             Some(Entry::Calls(calls)) => (!must_set_up(calls)).then_some(Claim::Host),
         });
-    claimed.unwrap_or_else(|| match Own::set_up(comm) {
+    claimed.unwrap_or_else(|| match Ours::set_up(comm) {
         Some(made) => {
             insert(comm, Entry::Ours(None));
             Claim::Ours(made)
@@ -138,7 +138,7 @@ pub(super) fn begin(comm: MPI_Comm) {
 }
 
 /// Ends a claim.
-pub(super) fn release(comm: MPI_Comm, own: Own) {
+pub(super) fn release(comm: MPI_Comm, own: Ours) {
     ENTRIES.with(|entries| {
         if let Some(Entry::Ours(place)) = entries.as_mut().and_then(|all| all.get_mut(&comm.key()))
         {
@@ -211,7 +211,7 @@ const BETWEEN_PROGRESS: u32 = 64;
 /// the host meanwhile, or wait for its messages.
 const LOOKS_ALONE: u32 = 16;
 
-impl Own {
+impl Ours {
     /// Makes the board of a communicator, or one for each node. Collective. `None`, in all
     /// processes: the host serves it.
     #[cold]
@@ -221,9 +221,9 @@ impl Own {
         let few = carrier.ranks <= RANKS_MAX;
         let made = if few { Communicator::of_node(&mut carrier) } else { Err(None) };
         let made = match made {
-            Ok(made) => Some(Own::Node(Box::new(made))),
+            Ok(made) => Some(Ours::Node(Box::new(made))),
             Err(None | Some(SetupError::NotOneNode)) if !carrier.failed => {
-                Nodes::set_up(&mut carrier).map(|made| Own::Nodes(Box::new(made)))
+                Nodes::set_up(&mut carrier).map(|made| Ours::Nodes(Box::new(made)))
             }
             Err(_) => None,
         };

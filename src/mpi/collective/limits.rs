@@ -66,7 +66,7 @@ impl Row {
 
 /// Most bytes by row and number of processes. -1: the table does not say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Table([c_int; ROWS.len() * COLUMNS]);
+struct Table([c_int; ROWS.len() * COLUMNS]);
 
 const COLUMNS: usize = FLAT_MAX as usize + 1;
 

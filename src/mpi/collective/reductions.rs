@@ -180,17 +180,24 @@ pub(super) struct Operands {
     pub(super) op: MPI_Op,
 }
 
-/// A reduction of several nodes. `None`: the host serves it.
-fn operation_across(all: &Operands) -> Result<Option<(Operation, usize)>, Failed> {
-    let count = usize::try_from(all.count).map_err(|_| Failed::Wrong)?;
-    match Reducer::of(all.datatype, all.op) {
-        Reducer::Ours(operation) => {
-            let most = nodes::BYTES_MAX / operation.extent();
-            let is_served = !operation.whole && (1..=most).contains(&count);
-            Ok(is_served.then_some((operation, count)))
+impl Operands {
+    /// The operation and the count. `None`: the host reduces, as all processes know.
+    fn operation(&self) -> Result<Option<(Operation, usize)>, Failed> {
+        let count = usize::try_from(self.count).map_err(|_| Failed::Wrong)?;
+        match Reducer::of(self.datatype, self.op) {
+            Reducer::Ours(operation) => Ok(Some((operation, count))),
+            Reducer::Host => Ok(None),
+            Reducer::Wrong => Err(Failed::Wrong),
         }
-        Reducer::Host => Ok(None),
-        Reducer::Wrong => Err(Failed::Wrong),
+    }
+
+    /// The same for a reduction of several nodes.
+    fn operation_across(&self) -> Result<Option<(Operation, usize)>, Failed> {
+        let is_served = |(operation, count): &(Operation, usize)| {
+            let most = nodes::BYTES_MAX / operation.extent();
+            !operation.whole && (1..=most).contains(count)
+        };
+        Ok(self.operation()?.filter(is_served))
     }
 }
 
@@ -233,7 +240,7 @@ unsafe fn reduce_across(
 /// # Safety
 /// As MPI says of `MPI_Allreduce`.
 unsafe fn allreduce_across(own: &mut Nodes, all: Operands) -> Result<Served, Failed> {
-    let Some(reduction) = operation_across(&all)? else { return Ok(Served::AtHost) };
+    let Some(reduction) = all.operation_across()? else { return Ok(Served::AtHost) };
     let input = operand(all.sendbuf, all.recvbuf).ok_or(Failed::Wrong)?;
     let between = |own: &Nodes, sums: &mut Sums| {
         let (from, to) = (sums.node.as_ptr().cast(), sums.all.as_mut_ptr().cast());
@@ -255,7 +262,7 @@ unsafe fn allreduce_across(own: &mut Nodes, all: Operands) -> Result<Served, Fai
 /// # Safety
 /// As MPI says of `MPI_Reduce`.
 unsafe fn reduce_to_node(own: &mut Nodes, all: Operands, root: c_int) -> Result<Served, Failed> {
-    let Some(reduction) = operation_across(&all)? else { return Ok(Served::AtHost) };
+    let Some(reduction) = all.operation_across()? else { return Ok(Served::AtHost) };
     let (to, here) = (own.place(root).ok_or(Failed::Wrong)?, own.here());
     let is_root = own.me() == root as u32;
     let input = operand_of_reduce(&all, is_root).ok_or(Failed::Wrong)?;
@@ -300,15 +307,11 @@ fn reduce_by(
     ours: impl FnOnce(&mut Communicator, Operation, usize) -> Result<Served, Failed>,
     across: impl FnOnce(&mut Nodes) -> Result<Served, Failed>,
 ) -> c_int {
-    let ours = |own: &mut Communicator| {
-        let count = usize::try_from(all.count).map_err(|_| Failed::Wrong)?;
-        match Reducer::of(all.datatype, all.op) {
-            Reducer::Ours(operation) if operation.is_short(own, row, count) => {
-                ours(own, operation, count)
-            }
-            Reducer::Ours(_) | Reducer::Host => Ok(Served::AtHost),
-            Reducer::Wrong => Err(Failed::Wrong),
+    let ours = |own: &mut Communicator| match all.operation()? {
+        Some((operation, count)) if operation.is_short(own, row, count) => {
+            ours(own, operation, count)
         }
+        _ => Ok(Served::AtHost),
     };
     serve_across(call, comm, host, ours, across)
 }

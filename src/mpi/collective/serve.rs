@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use super::communicators::{self, Claim, Collective, Communicator, Own};
+use super::communicators::{self, Claim, Collective, Communicator, Ours};
 use super::nodes::Nodes;
 use crate::collective::{Content, Mismatch};
 use crate::mpi::abi::error::{Fault, Place, raise};
@@ -95,7 +95,7 @@ pub(super) fn serve_across(
         }
         Claim::Ours(mut own) => {
             let (served, may_block) = match &mut own {
-                Own::Node(own) => {
+                Ours::Node(own) => {
                     let may_block = !own.is_crowded();
                     let served = match ours(own) {
                         Ok(Served::AtHost) if may_block => {
@@ -105,7 +105,7 @@ pub(super) fn serve_across(
                     };
                     (served, may_block)
                 }
-                Own::Nodes(own) => (across(own), false),
+                Ours::Nodes(own) => (across(own), false),
             };
             communicators::release(comm, own);
             match served {
