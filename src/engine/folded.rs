@@ -33,7 +33,7 @@ impl Folded {
     }
 
     #[inline(always)]
-    fn is_lock_all(&self) -> bool {
+    pub(super) fn is_lock_all(&self) -> bool {
         matches!(self.kind, EpochKind::LockAll { .. })
     }
 }
@@ -41,7 +41,7 @@ impl Folded {
 impl Window {
     /// True if an epoch opened now is the only one and no lock operation is pending.
     #[inline(always)]
-    fn has_room_to_fold(&self) -> bool {
+    pub(super) fn has_room_to_fold(&self) -> bool {
         self.folded.is_none()
             && self.epochs.len() == 0
             && self.lock_ops.is_empty()
@@ -134,10 +134,13 @@ impl Window {
     }
 
     #[inline(always)]
-    fn fold(&mut self, kind: EpochKind, lock: HeldLock) {
+    pub(super) fn fold(&mut self, kind: EpochKind, lock: HeldLock) {
         self.folded = Some(Folded { kind, lock });
         if let EpochKind::Lock { target, .. } = kind {
-            self.peers.of(target).lock_active = Some(Key::NONE);
+            // A lock of a window of one process is in no queue.
+            if !matches!(lock, HeldLock::Alone) {
+                self.peers.of(target).lock_active = Some(Key::NONE);
+            }
             self.route = Some(Route::folded(target, false));
         }
     }

@@ -132,7 +132,9 @@ impl Window {
     fn resume(&mut self, port: &mut impl Port, key: Key, answer: Option<u64>) {
         let SuspendedOp { op, mut answers } =
             self.lock_ops.suspended.take(key).expect("a suspended operation is resumed once");
-        answers.extend(answer);
+        if let Some(answer) = answer {
+            answers.push(answer);
+        }
         self.lock_ops.answers = answers;
         if let Some(epoch) = op.epoch() {
             self.epochs[epoch].lock_op_pending = false;

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod activation;
+mod alone;
 mod blocking;
 mod calls;
 mod communication;

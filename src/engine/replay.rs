@@ -7,10 +7,12 @@
 //! lock operation must depend on its arguments and answers only, must have no other side effect
 //! before it ends, and must make a bounded number of accesses.
 
+use smallvec::SmallVec;
+
 use super::port::{Answer, Atomic, LockMemory, LockTicket, LockWord, Rank};
 
-/// Recorded answers. Nothing is allocated while there are none.
-pub(super) type Answers = Vec<u64>;
+/// Recorded answers. A lock operation without contention makes no more than these accesses.
+pub(super) type Answers = SmallVec<[u64; 2]>;
 
 /// Why a lock operation could not continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! The windows of this process: those that this library serves, and those left to the host.
 
+mod alone;
 mod duplicates;
 
 use std::hash::{BuildHasherDefault, Hasher};
@@ -18,6 +19,7 @@ use crate::engine::Rank;
 use crate::engine::slab::{Key, Slab};
 use crate::transport::shm::protocol::{load_waits, order_load};
 use crate::transport::shm::{self, doorbell::slot};
+pub(crate) use alone::is_alone;
 
 /// A window of this process, by number.
 ///
@@ -648,6 +650,7 @@ impl WindowSlab {
         let Some(window) = self.slots.get_mut(id.key()).and_then(Option::take) else { return };
         (self.last_handle, self.last_id) = (window.handle.0, id);
         self.last_to_get = if load_waits() { NO_HANDLE } else { self.last_handle };
+        alone::note(&window);
         self.last = Some(window);
     }
 
@@ -667,6 +670,7 @@ impl WindowSlab {
         }
         (self.last_handle, self.last_id) = (NO_HANDLE, WindowId::NONE);
         self.last_to_get = NO_HANDLE;
+        alone::forget();
         self.last_target = Rank::MAX;
     }
 

@@ -28,6 +28,7 @@
 
 mod activation;
 mod alloc;
+mod alone;
 mod cost;
 mod errors;
 mod fence;

@@ -137,6 +137,39 @@ fn puts_that_are_flushed_alone_ring_once() {
     end(&hub, w);
 }
 
+/// In a long row of puts, four share a doorbell. Whatever comes next rings for those that wait: a
+/// flush, or a poll.
+#[test]
+fn a_long_row_of_puts_shares_doorbells() {
+    const ALONE: u64 = 16;
+    let (hub, mut w, memories, mut flight) = met();
+    for (puts, by_poll) in [(16, false), (24, false), (27, false), (25, true), (27, true)] {
+        let value_of = |at: u64| 1000 * puts + at;
+        let arrived = |at: u64| memories[1][8 * at as usize..][..8] == value_of(at).to_ne_bytes();
+        let before = stats_of(&hub, 0).doorbells;
+        for at in 0..puts {
+            // Gone when the put returns: the request has a copy.
+            let value = value_of(at);
+            let origin = Addr(&raw const value as usize);
+            let put = Op { origin, ..op(OpKind::Put, 1, 8 * at, 8) };
+            assert!(flight.try_post(&mut w[0], &put));
+        }
+        let rung = stats_of(&hub, 0).doorbells - before;
+        assert_eq!(rung, puts.min(ALONE) + puts.saturating_sub(ALONE) / 4, "{puts} puts");
+        for _ in 0..if by_poll { 100_000 } else { 0 } {
+            if (0..puts).all(arrived) {
+                break;
+            }
+            poll(&mut w);
+        }
+        assert!(!by_poll || (0..puts).all(arrived), "{puts} puts");
+        w[0].flush_and_poll();
+        drain(&mut w, &mut flight);
+        assert!((0..puts).all(arrived), "{puts} puts");
+    }
+    end(&hub, w);
+}
+
 /// Nobody waits for these puts, so none takes a remote fence along.
 #[test]
 fn puts_that_nobody_waits_for_share_remote_fences() {

@@ -3,7 +3,7 @@
 boot.
 
   guests.py perftest.py [--iterations N]
-  guests.py --spin perftest.py --ours PROGRAM --bare PROGRAM [--rounds N] [--most R]
+  guests.py --spin perftest.py --ours PROGRAM --bare PROGRAM [--rounds N]
 
 The programs are the compiled latency.c and bare.c. stage.py --compare does all of the second form.
 
@@ -15,8 +15,8 @@ With --ours, the three alternate. The line has the medians of all rounds and the
 relative to perftest's: a notified put to a write, a put with its flush to two (a write, and the
 flush's reply), a get with its flush to a read, a fetch_and_op and a lock to an atomic. "to_bare" is
 its latency relative to that of the same requests, posted by bare.c. The rates (8 bytes, and 1 MiB)
-are relative to ib_write_bw's with the same depth of the send queue; more is better. Exits
-with 1 if a call that is one operation in both (notified put, get, fetch_and_op) exceeds --most.
+are relative to ib_write_bw's with the same depth of the send queue; more is better. The last line
+says which ratios are behind GOALS. Exits with an error if a program fails, never for timing.
 """
 import argparse
 import json
@@ -30,6 +30,10 @@ import time
 
 PROGRAMS = {"write": ["ib_write_lat"], "read": ["ib_read_lat"],
             "atomic": ["ib_atomic_lat", "-A", "FETCH_AND_ADD"]}
+# Latencies at most, and rates at least, as ratios to perftest's. Emulation makes the library's
+# instructions as dear as the kernel's, which a real device does not execute.
+GOALS = {"notified_put": 1.5, "put": 1.5, "get": 1.5, "lock": 1.5, "fetch_and_op": 1.5,
+         "rate": 0.9, "bandwidth": 0.95}
 # Depth of the library's send queues.
 DEPTH = 256
 RATES = {"rate": ["-s", "8", "-n", "3000", "-t", str(DEPTH)],
@@ -112,11 +116,9 @@ def compare(options, index):
                       "to_bare": {name: round(typical(ours, name) / typical(bare, name), 2)
                                 for name in ("put", "get", "lock")},
                       "rounds": options.rounds}))
-    slow = [name for name in ("notified_put", "get", "fetch_and_op") if options.most
-            and ratios[name] > options.most]
-    if slow:
-        print(f"more than {options.most} times perftest's: {', '.join(slow)}")
-    return 1 if slow else 0
+    behind = [f"{name} {ratios[name]:.2f} ({goal})" for name, goal in GOALS.items()
+              if (ratios[name] < goal if name in RATES else ratios[name] > goal)]
+    print(f"behind their goals: {', '.join(behind) or 'none'}")
 
 
 def main():
@@ -127,11 +129,11 @@ def main():
     parser.add_argument("--bare", metavar="PROGRAM")
     parser.add_argument("--mpiexec", default="mpiexec.mpich", help="command, with options")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--most", type=float, help="largest permitted ratio to perftest")
     options = parser.parse_args()
     index = gid_index()
     if options.ours:
-        return compare(options, index)
+        compare(options, index)
+        return 0
     results = {name: latency(program, options.iterations, index, 18500 + number)
                for number, (name, program) in enumerate(PROGRAMS.items())}
     print(json.dumps(results))

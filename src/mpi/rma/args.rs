@@ -4,7 +4,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use crate::engine::{Addr, Op, OpKind, Reduction, SyncError};
+use crate::engine::{Addr, LockMode, Op, OpKind, Reduction, SyncError};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
 use crate::mpi::datatype::{Predefined, is_comparable, is_defined, predefined, reduction_of};
@@ -321,6 +321,16 @@ pub(crate) fn accumulate(
     made.origin = present(origin.address, "origin_addr is NULL")?;
     made.reduction = code;
     Ok(Some(made))
+}
+
+/// The mode of a lock of this type. `None` if it is neither of the two.
+#[inline(always)]
+pub(crate) fn lock_mode(kind: c_int) -> Option<LockMode> {
+    if kind == MPI_LOCK_SHARED {
+        Some(LockMode::Shared)
+    } else {
+        (kind == MPI_LOCK_EXCLUSIVE).then_some(LockMode::Exclusive)
+    }
 }
 
 /// A reduction for a call that does not fetch.

@@ -164,7 +164,7 @@ macro_rules! transfers {
 macro_rules! accumulates {
     ($count:ty; $(
         $name:ident $(=> $host:ident)?, $form:ident $(($request:ident))?,
-        $notification:ident $(($extra:ident))?;
+        $notification:ident $(($extra:ident))? $(, unless $fast:ident)?;
     )*) => {
         operations! { win; $(
             /// Reduces data into a target's window, and may notify the target.
@@ -183,7 +183,14 @@ macro_rules! accumulates {
                         op,
                     )?;
                     Ok(notified(made, notification))
-                };
+                }
+                $(, unless {
+                    let origin = Buffer::new(origin_addr, origin_count as i64, origin_datatype);
+                    let target =
+                        Target::new(target_rank, target_disp, target_count as i64, target_datatype);
+                    // SAFETY: the arguments are those of the application's call.
+                    unsafe { fast_path::$fast(win, origin, target, op) }
+                })?;
         )* }
     };
 }
@@ -235,7 +242,7 @@ transfers! { Get(*mut c_void), c_int;
     MPIX_Rget_tagged, communicate_request(request), with_tag(tag);
 }
 accumulates! { c_int;
-    MPI_Accumulate => PMPI_Accumulate, communicate, by_window;
+    MPI_Accumulate => PMPI_Accumulate, communicate, by_window, unless accumulate;
     MPI_Raccumulate => PMPI_Raccumulate, communicate_request(request), by_window;
     MPIX_Accumulate_notify, communicate, with_counter(notification_idx);
     MPIX_Raccumulate_notify, communicate_request(request), with_counter(notification_idx);
@@ -272,7 +279,7 @@ transfers! { Get(*mut c_void), MPI_Count;
 }
 #[cfg(mpi_large_count)]
 accumulates! { MPI_Count;
-    MPI_Accumulate_c => PMPI_Accumulate_c, communicate, by_window;
+    MPI_Accumulate_c => PMPI_Accumulate_c, communicate, by_window, unless accumulate;
     MPI_Raccumulate_c => PMPI_Raccumulate_c, communicate_request(request), by_window;
 }
 #[cfg(mpi_large_count)]

@@ -22,7 +22,7 @@ use crate::runtime::{Guard, HostHandle, Window};
 use crate::transport::copy::{copy, copy_to_peer};
 use crate::transport::datatype::element::{FIRST_FOREIGN, reduction};
 use crate::transport::datatype::{Combine, compare_swap};
-use crate::transport::shm::accumulate::accumulate;
+use crate::transport::shm::accumulate::accumulate as accumulate_locked;
 use crate::transport::shm::protocol::{self, AccumulateWords, order_completed, order_operations};
 use crate::transport::shm::{BY_KERNEL_MIN, PlainCopy};
 
@@ -316,6 +316,37 @@ impl<'a> Reached<'a> {
     }
 }
 
+/// `MPI_Accumulate` on memory that is mapped, between the same elements without padding.
+///
+/// # Safety
+/// The arguments are those of an application's call, as MPI says of it.
+#[inline(always)]
+pub(crate) unsafe fn accumulate(
+    window: MPI_Win,
+    origin: Buffer,
+    target: Target,
+    op: MPI_Op,
+) -> Option<c_int> {
+    let (rank, len) = dense(origin, target).filter(|(_, len)| *len > 0)?;
+    let element_type =
+        predefined(origin.datatype).filter(|known| known.element.0 < FIRST_FOREIGN)?;
+    let reduction = args::changing(op, element_type).ok()?;
+    let mut guard = enter_alone();
+    let (reached, memory) = mapped(&mut guard, window, rank)?;
+    // SAFETY: the window exists (contract of this function).
+    let lock = unsafe { reached.accumulate_lock() }?;
+    let there = reach(origin.address, target.disp, memory, len)?;
+    let Predefined { element, extent, .. } = *element_type;
+    let combine = Combine { element, reduction, extent, foreign: datatype::reduce };
+    let there = (there, there as u64 - memory.base);
+    // SAFETY: `reach` has checked that `len` bytes lie in memory that the port has mapped; the
+    // origin's buffer is the application's for as many.
+    unsafe {
+        accumulate_locked(lock, &combine, origin.address.cast(), there, None, len as usize);
+    }
+    Some(MPI_SUCCESS)
+}
+
 /// `MPI_Fetch_and_op` on memory that is mapped.
 ///
 /// # Safety
@@ -345,7 +376,7 @@ pub(crate) unsafe fn fetch_and_op(
     let result = result.cast_mut().cast();
     // SAFETY: `reach` has checked that `len` bytes lie in memory that the port has mapped; the
     // buffers are the application's for one element.
-    unsafe { accumulate(lock, &combine, origin.cast(), there, Some(result), len as usize) };
+    unsafe { accumulate_locked(lock, &combine, origin.cast(), there, Some(result), len as usize) };
     Some(MPI_SUCCESS)
 }
 

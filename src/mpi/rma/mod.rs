@@ -8,8 +8,10 @@
 //! | `notify` | notifications of an operation's target |
 //! | `record` | persistent epochs and operations, and calls that are recorded |
 //! | `fast_path` | puts and gets that are plain copies |
+//! | `alone` | synchronization in a window of one process |
 //! | `args`, `shaped` | checked arguments: of predefined datatypes, and of derived ones |
 
+pub(crate) mod alone;
 pub(crate) mod args;
 pub(crate) mod call;
 pub(crate) mod communication;

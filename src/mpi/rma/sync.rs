@@ -15,6 +15,7 @@ use crate::mpi::abi::argument::Out;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
+use crate::mpi::rma::alone;
 use crate::mpi::rma::args;
 use crate::mpi::rma::call::{
     Checked, Done, NO_REQUEST, admit, block, deliver, deliver_complete, not_complete, require,
@@ -168,11 +169,7 @@ fn lock_arguments(
     rank: c_int,
     assert: c_int,
 ) -> Checked<Option<(LockMode, u32, Assert)>> {
-    let mode = if kind == MPI_LOCK_SHARED {
-        LockMode::Shared
-    } else if kind == MPI_LOCK_EXCLUSIVE {
-        LockMode::Exclusive
-    } else {
+    let Some(mode) = args::lock_mode(kind) else {
         return Err(Fault::new(
             MPI_ERR_LOCKTYPE,
             "lock_type is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE",
@@ -484,24 +481,29 @@ window_calls! { win;
     /// Closes a fence epoch and opens the next.
     MPI_Win_fence(assert: c_int, win: MPI_Win) => PMPI_Win_fence,
         |guard| block(guard, None, |window| fence_and_poll(window, assert)),
+        before alone::fence(assert, win),
         recorded |guard, id| sync(guard, id, |_| recorded::fence(assert));
     /// Locks a target.
     MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: MPI_Win) => PMPI_Win_lock,
         |guard| lock_and_wait(guard, lock_type, rank, assert),
+        before alone::lock(lock_type, rank, assert, win),
         recorded |guard, id| sync(guard, id, |window| {
             recorded::lock(window, lock_type, rank, assert)
         });
     /// Releases the lock of a target.
     MPI_Win_unlock(rank: c_int, win: MPI_Win) => PMPI_Win_unlock,
         |guard| poll_and_block(guard, Some(rank as u32), |window| unlock(window, rank)),
+        before alone::unlock(rank, win),
         recorded |guard, id| sync(guard, id, |window| recorded::unlock(window, rank));
     /// Locks all targets.
     MPI_Win_lock_all(assert: c_int, win: MPI_Win) => PMPI_Win_lock_all,
         |guard| lock_all_and_wait(guard, assert),
+        before alone::lock_all(assert, win),
         recorded |guard, id| sync(guard, id, |_| recorded::lock_all(assert));
     /// Releases the locks of all targets.
     MPI_Win_unlock_all(win: MPI_Win) => PMPI_Win_unlock_all,
         |guard| poll_and_block(guard, None, unlock_all),
+        before alone::unlock_all(win),
         recorded |guard, id| sync(guard, id, |_| Ok(Some(SyncCall::UnlockAll)));
     /// Completes the operations to a target, at origin and target.
     MPI_Win_flush(rank: c_int, win: MPI_Win) => PMPI_Win_flush,

@@ -73,7 +73,7 @@ pub enum AtomicCapability {
 }
 
 /// Handle of a queue pair. The device may reuse it after the queue pair is destroyed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Qp(pub u32);
 
 /// A memory registration.
@@ -134,8 +134,8 @@ pub struct WorkRequest {
     /// Start only after earlier reads and atomics of this queue have completed. Without it, the
     /// request may take effect before they do.
     pub fence: bool,
-    /// Another request of this queue follows at once. The device may keep this one until then, and
-    /// ring the doorbell for both.
+    /// Another request of this queue probably follows. The device may keep this one until then, or
+    /// until it is polled, and ring the doorbell for both.
     pub more: bool,
 }
 
@@ -305,11 +305,10 @@ pub trait Device: Debug + Send {
     /// # Safety
     /// Unless the request is inline, its local memory must stay valid and unchanged until the
     /// request completes. If the request writes local memory, nothing else may access it until
-    /// then. The memory of an inline request with `more` must stay valid and unchanged until the
-    /// next request is posted.
+    /// then.
     ///
     /// # Errors
-    /// The device refuses the request, and the one before if that had `more`.
+    /// The device refuses the request, or one that it has kept.
     unsafe fn post_send(
         &mut self,
         qp: Qp,

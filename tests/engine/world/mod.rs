@@ -47,6 +47,10 @@ pub struct World {
     /// Order in which processes make progress.
     order: Vec<Rank>,
     highest_index: u32,
+    /// Calls take their short forms where these do anything ([`Window::fence_alone`] and others).
+    pub briefly: bool,
+    /// Calls that took one.
+    pub brief_calls: u32,
 }
 
 impl World {
@@ -64,6 +68,8 @@ impl World {
             frozen: vec![false; ranks as usize],
             order: (0..ranks).collect(),
             highest_index: 0,
+            briefly: false,
+            brief_calls: 0,
         }
     }
 

@@ -41,6 +41,25 @@ impl RankMut<'_> {
         req
     }
 
+    /// Makes a call with this assertion by its short form. False if that does nothing, or is not
+    /// wanted.
+    fn briefly(&mut self, assert: Assert, f: impl FnOnce(&mut Window) -> bool) -> bool {
+        let wanted = self.world.briefly && assert == NO_ASSERT;
+        let made = wanted && self.world.raw(self.me, |w, _| f(w));
+        self.world.brief_calls += u32::from(made);
+        made
+    }
+
+    /// A closing call, which has been `made` already, or by `f`.
+    fn closing(
+        &mut self,
+        meaning: Meaning,
+        made: bool,
+        f: impl FnOnce(&mut Window, &mut RankPort<'_>) -> Result<Outcome, SyncError>,
+    ) -> Req {
+        self.with_request(meaning, |w, p| if made { Ok(Outcome::Complete) } else { f(w, p) })
+    }
+
     pub fn post(&mut self, group: &[Rank]) {
         self.opening(Kind::Exposure(group.to_vec()), |w, p| w.post(p, group, NO_ASSERT));
     }
@@ -61,7 +80,8 @@ impl RankMut<'_> {
     }
     fn lock_with(&mut self, mode: LockMode, target: Rank, assert: Assert) {
         let kind = Kind::Lock { target, mode, nocheck: assert.nocheck };
-        self.opening(kind, |w, p| w.lock(p, mode, target, assert));
+        let made = self.briefly(assert, |w| w.lock_alone(mode));
+        self.opening(kind, |w, p| if made { Ok(()) } else { w.lock(p, mode, target, assert) });
     }
     pub fn exclusive(&mut self, target: Rank) {
         self.lock(LockMode::Exclusive, target);
@@ -77,7 +97,8 @@ impl RankMut<'_> {
     }
     fn lock_all_with(&mut self, assert: Assert) {
         let kind = Kind::LockAll { nocheck: assert.nocheck };
-        self.opening(kind, |w, p| w.lock_all(p, assert));
+        let made = self.briefly(assert, Window::lock_all_alone);
+        self.opening(kind, |w, p| if made { Ok(()) } else { w.lock_all(p, assert) });
     }
 
     pub fn wait(&mut self) -> Req {
@@ -102,11 +123,13 @@ impl RankMut<'_> {
     }
     pub fn unlock(&mut self, target: Rank) -> Req {
         let meaning = self.world.net.model.close_lock(self.me, target);
-        self.with_request(meaning, |w, p| w.unlock(p, target))
+        let made = self.briefly(NO_ASSERT, |w| w.unlock_alone(false));
+        self.closing(meaning, made, |w, p| w.unlock(p, target))
     }
     pub fn unlock_all(&mut self) -> Req {
         let meaning = self.world.net.model.close_lock_all(self.me);
-        self.with_request(meaning, |w, p| w.unlock_all(p))
+        let made = self.briefly(NO_ASSERT, |w| w.unlock_alone(true));
+        self.closing(meaning, made, |w, p| w.unlock_all(p))
     }
     /// Waits for one of several counters that were never reset.
     pub fn await_counters(&mut self, first: u32, number: u32, sum: u64) -> Req {
@@ -128,7 +151,8 @@ impl RankMut<'_> {
     }
     pub fn fence_with(&mut self, assert: Assert) -> Req {
         let meaning = self.world.net.model.fence(self.me, assert);
-        self.with_request(meaning, |w, p| w.fence(p, assert))
+        let made = self.briefly(assert, Window::fence_alone);
+        self.closing(meaning, made, |w, p| w.fence(p, assert))
     }
     /// `None` flushes all targets.
     pub fn flush(&mut self, target: impl Into<Option<Rank>>) -> Req {

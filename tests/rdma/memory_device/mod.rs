@@ -597,6 +597,9 @@ impl Device for MemoryDevice {
     fn poll(&mut self, into: &mut VecDeque<Completion>) -> bool {
         let me = self.me;
         let mut net = self.net();
+        for one in net.pairs.values_mut().filter(|pair| pair.nic == me) {
+            one.post_kept();
+        }
         net.run();
         let some = net.ends[me].completions.len().min(8);
         into.extend(net.ends[me].completions.drain(..some));

@@ -110,6 +110,13 @@ impl Pair {
         }
     }
 
+    /// No request waits for the one behind it any more.
+    pub(super) fn post_kept(&mut self) {
+        if let Some(last) = self.requests.back_mut() {
+            last.work.more = false;
+        }
+    }
+
     /// The request that may be started next: the oldest that is not. It waits for responses if it
     /// has the fence flag, or if as many are due as the port serves concurrently.
     pub(super) fn next_to_start(&self, depth: usize) -> Option<usize> {

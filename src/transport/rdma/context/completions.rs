@@ -77,18 +77,18 @@ impl Context {
     fn handle_completion(&mut self, completion: Completion) {
         match completion {
             Completion::Success(qp, number) => {
-                if let Some(conn) = self.by_qp.get(&qp).copied() {
+                if let Some(conn) = self.connection_of(qp) {
                     self.complete_up_to(conn, number);
                 }
             }
             Completion::Received { qp, receive, len, imm, from_write } => {
-                if let Some(conn) = self.by_qp.get(&qp).copied() {
+                if let Some(conn) = self.connection_of(qp) {
                     self.handle_receive(conn, receive, len, imm, from_write);
                 }
                 self.unposted_receives.push(receive);
             }
             Completion::Error(qp, number, status) => {
-                if let Some(conn) = self.by_qp.get(&qp).copied()
+                if let Some(conn) = self.connection_of(qp)
                     && !self.disconnect_failed(conn, number)
                 {
                     let request = self.describe_request(conn, number);

@@ -201,7 +201,11 @@ impl Context {
                 let connection = &mut self.connections[conn];
                 (connection.qp, connection.qp_number) = (Some(qp), number);
                 (connection.state, connection.used) = (ConnectionState::Created, now);
-                self.by_qp.insert(qp, conn);
+                let at = qp.0 as usize;
+                if at >= self.by_qp.len() {
+                    self.by_qp.resize(at + 1, None);
+                }
+                self.by_qp[at] = Some(conn);
                 Ok(true)
             }
             // Queue pairs need locked memory, which cached registrations may have exhausted.
@@ -410,7 +414,7 @@ impl Context {
             _ => true,
         });
         self.forget_events(qp);
-        self.by_qp.remove(&qp);
+        self.by_qp[qp.0 as usize] = None;
         self.stats.qps_destroyed += 1;
         self.quota.disconnecting.retain(|other| *other != conn);
         self.quota.forget(conn);

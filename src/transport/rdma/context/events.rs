@@ -22,7 +22,7 @@ impl Context {
                 DeviceEvent::QpFailed(qp, reason) => {
                     // The completion of the request that has failed says more.
                     while self.take_batch() != Batch::Empty {}
-                    if let Some(conn) = self.by_qp.get(&qp).copied()
+                    if let Some(conn) = self.connection_of(qp)
                         && !self.disconnect_failed(conn, self.connections[conn].posted)
                     {
                         self.fail_connection(conn, &ConnectionError::QueuePair(reason));

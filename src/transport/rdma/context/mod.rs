@@ -216,7 +216,9 @@ impl WindowEvents {
     /// Moves all events of `from` to the end of these queues.
     fn take_from(&mut self, from: &mut WindowEvents) {
         fn take<T>(to: &mut VecDeque<T>, from: &mut VecDeque<T>) {
-            if to.is_empty() {
+            if from.is_empty() && to.capacity() <= EVENT_CAPACITY {
+                // Most events are of one kind.
+            } else if to.is_empty() {
                 to.shrink_to(EVENT_CAPACITY);
                 std::mem::swap(to, from);
             } else {
@@ -266,7 +268,8 @@ pub struct Context {
     retry_queue: Vec<u32>,
     connections: Vec<Connection>,
     by_process: HashMap<ProcessId, ConnectionId>,
-    by_qp: HashMap<Qp, ConnectionId>,
+    /// By queue pair.
+    by_qp: Vec<Option<ConnectionId>>,
     quota: QpQuota,
     windows: Vec<Option<WindowSlot>>,
     /// Numbers of closed windows, oldest first.
@@ -341,7 +344,7 @@ impl Context {
             retry_queue: Vec::new(),
             connections: Vec::new(),
             by_process: HashMap::new(),
-            by_qp: HashMap::new(),
+            by_qp: Vec::new(),
             quota: QpQuota::new(limits.max_qps),
             windows: Vec::new(),
             free_windows: VecDeque::new(),
@@ -399,6 +402,12 @@ impl Context {
             "queue pair {qp_number} {state:?}: {posted} posted, {completed} complete, \
              {signalled} signalled{first}, {unfenced} puts without remote fence"
         )
+    }
+
+    /// The connection of a queue pair. `None` if it was destroyed.
+    #[inline]
+    fn connection_of(&self, qp: Qp) -> Option<ConnectionId> {
+        self.by_qp.get(qp.0 as usize).copied().flatten()
     }
 
     // Windows.

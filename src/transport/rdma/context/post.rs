@@ -34,6 +34,14 @@ impl Connection {
         let is_atomic = matches!(opcode, Opcode::FetchAdd(_) | Opcode::CompareSwap { .. });
         self.last_read > self.completed || !is_atomic && self.last_accumulate > self.completed
     }
+
+    /// Whether the put that is about to be posted is probably followed by another one, with which
+    /// it may share a doorbell.
+    fn is_within_row(&self) -> bool {
+        const ROW: u32 = 16;
+        const PER_DOORBELL: u32 = 4;
+        self.puts_together > ROW && !self.puts_together.is_multiple_of(PER_DOORBELL)
+    }
 }
 
 impl Context {
@@ -329,7 +337,8 @@ impl Context {
     // Puts that are flushed one by one.
 
     /// Posts a put of a few bytes, together with its remote fence if it is likely to be flushed
-    /// next: one doorbell instead of two, and the fence leaves before the flush is called.
+    /// next: one doorbell instead of two, and the fence leaves before the flush is called. In a
+    /// long row of puts, several share a doorbell.
     pub(in super::super) fn post_put(
         &mut self,
         conn: ConnectionId,
@@ -339,11 +348,12 @@ impl Context {
         flags: PostFlags,
         purpose: impl FnOnce(Held) -> Purpose,
     ) -> Result<(), NoResource> {
-        let more = self.is_flushed_next(conn)
-            && bytes.len() <= self.limits.max_inline as usize
-            && self.has_room_for_flush_read(conn, window);
+        let inline = bytes.len() <= self.limits.max_inline as usize;
+        let fenced =
+            self.is_flushed_next(conn) && inline && self.has_room_for_flush_read(conn, window);
+        let more = fenced || inline && self.connections[conn].is_within_row();
         self.post_bytes(conn, window, to, bytes, PostFlags { more, ..flags }, purpose)?;
-        if more {
+        if fenced {
             // Fails only with the connection, which then loses the put too.
             self.post_flush_read(conn, window);
         }

@@ -2,7 +2,7 @@
 
 use super::super::context::{AtomicOp, PostFlags, Purpose, Requester};
 use super::super::device::{AtomicCapability, Opcode};
-use super::super::handshake::RemoteAddress;
+use super::super::handshake::{RemoteAddress, RemoteWindow};
 use super::control_words::{Block, OWN_BLOCK, lock_word_place, signal_place, word_address};
 use super::{Endpoint, SentSignal};
 use crate::engine::{Answer, Atomic, LockTicket, LockWord, NoResource, Rank, Word};
@@ -76,8 +76,8 @@ impl Endpoint {
             let block = self.block_of(pair);
             return Answer::Now(self.words.access(block, lock_word_place(word), access));
         }
-        let Some(block) = self.block_at(home, pair) else { return Answer::NoResource };
-        let Some((conn, _)) = self.connected(home) else { return Answer::NoResource };
+        let Some((conn, remote)) = self.connected(home) else { return Answer::NoResource };
+        let Some(block) = self.block_at(home, pair, &remote) else { return Answer::NoResource };
         let to = word_address(block, lock_word_place(word));
         let (requester, op) = (Requester::Lock(ticket), AtomicOp::Word(access));
         match self.context.borrow().access(conn, self.window, requester, to, op) {
@@ -99,13 +99,17 @@ impl Endpoint {
     }
 
     /// The address of process `home`'s block for a pair, or of its own block. `None` if it is not
-    /// known yet.
-    fn block_at(&mut self, home: PeerId, pair: Option<PeerId>) -> Option<RemoteAddress> {
+    /// known yet. `remote` is its part of the window.
+    fn block_at(
+        &mut self,
+        home: PeerId,
+        pair: Option<PeerId>,
+        remote: &RemoteWindow,
+    ) -> Option<RemoteAddress> {
         if home.rank == self.me {
             let block = self.block_of(pair);
             return Some(self.words.address(block));
         }
-        let (_, remote) = self.connected(home)?;
         match pair {
             Some(peer) if peer.rank == self.me => Some(remote.pair_words),
             Some(peer) => self.third_party_words(home, peer.rank),

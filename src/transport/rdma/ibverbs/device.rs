@@ -11,6 +11,7 @@ use super::super::device::{
     AtomicCapability, Completion, Device, DeviceError, DeviceEvent, DeviceLimits, LocalSegment,
     MemoryRegion, Opcode, PortAddress, Qp, RegistrationError, WorkRequest,
 };
+use super::kept::{Kept, MOST_KEPT};
 use super::objects::{
     CompletionQueue, DeviceList, ProtectionDomain, QueuePair, Registration, SharedReceiveQueue,
     error,
@@ -24,7 +25,7 @@ const SEND_QUEUE_DEPTH: u32 = 256;
 const SRQ_DEPTH: u32 = 256;
 const CQ_DEPTH: u32 = 16 * 1024;
 /// Bytes of inline data.
-const MAX_INLINE: u32 = 188;
+pub(super) const MAX_INLINE: u32 = 188;
 /// Local segments of a request. Their list takes as much room in a send queue as the inline data.
 const MAX_SGE: u32 = 12;
 /// Outstanding reads and atomics of a queue pair.
@@ -63,8 +64,8 @@ pub struct IbvDevice {
     batch: Box<[ibv_wc]>,
     /// Why the device has failed.
     pub(super) failed: Option<String>,
-    /// A request that is posted with the next one.
-    kept: Option<(Qp, WorkRequest)>,
+    /// Requests that are posted with the next one.
+    kept: Kept,
 }
 
 impl IbvDevice {
@@ -145,7 +146,7 @@ impl IbvDevice {
             by_number: HashMap::new(),
             batch: vec![ibv_wc::default(); POLL_BATCH].into(),
             failed: None,
-            kept: None,
+            kept: Kept::default(),
         };
         device.fit_limits();
         Ok(device)
@@ -219,51 +220,62 @@ impl IbvDevice {
         count
     }
 
-    /// Posts a request, and another one before it.
+    /// Posts the kept requests, and a last one behind them.
     ///
     /// # Safety
-    /// As [`Device::post_send`], for both.
-    unsafe fn post_behind(
-        &self,
+    /// As [`Device::post_send`], for all.
+    unsafe fn post_list(
+        &mut self,
         qp: Qp,
-        before: Option<&WorkRequest>,
-        request: &WorkRequest,
-        segments: &[LocalSegment],
+        last: Option<(&WorkRequest, &[LocalSegment])>,
     ) -> Result<(), DeviceError> {
-        let lkey = request.lkey;
-        let mut single = whole(request);
-        let mut several = [const { MaybeUninit::uninit() }; MAX_SGE as usize];
-        let (list, count) = if segments.is_empty() {
-            (&raw mut single, usize::from(request.len > 0))
-        } else {
+        let mut several = [const { MaybeUninit::<ibv_sge>::uninit() }; MAX_SGE as usize];
+        let mut single = ibv_sge::default();
+        let mut second = last.map(|(request, segments)| {
+            let lkey = request.lkey;
             for (entry, segment) in several.iter_mut().zip(segments) {
                 entry.write(ibv_sge { addr: segment.addr as u64, length: segment.len, lkey });
             }
-            (several.as_mut_ptr().cast(), segments.len().min(several.len()))
-        };
-        let mut second = send_request(request, list, count);
-        let (mut first, mut list);
-        let posted = match before {
-            None => &mut second,
-            Some(request) => {
-                list = whole(request);
-                first = send_request(request, &raw mut list, usize::from(request.len > 0));
-                first.next = &raw mut second;
-                &mut first
-            }
-        };
+            let (list, count) = if segments.is_empty() {
+                single = whole(request, request.local);
+                (&raw mut single, usize::from(request.len > 0))
+            } else {
+                (several.as_mut_ptr().cast(), segments.len().min(several.len()))
+            };
+            send_request(request, list, count)
+        });
+        let mut next = second.as_mut().map_or(null_mut(), std::ptr::from_mut);
+        let mut lists = [ibv_sge::default(); MOST_KEPT];
+        let mut before = [const { MaybeUninit::<ibv_send_wr>::uninit() }; MOST_KEPT];
+        let kept = self.kept.requests().rev().zip(&mut lists).zip(&mut before);
+        for (((request, local), list), wr) in kept {
+            *list = whole(request, local);
+            let made = send_request(request, list, usize::from(request.len > 0));
+            next = wr.write(ibv_send_wr { next, ..made });
+        }
+        // SAFETY: `next` is null or one of the requests above.
+        let Some(first) = (unsafe { next.as_mut() }) else { return Ok(()) };
         // SAFETY: the local memory stays valid until the requests complete (contract of this
-        // function); both lists outlive the call, and `count` entries are initialised.
-        match unsafe { self.qp(qp).post_send(posted) } {
-            0 => Ok(()),
-            code => Err(error("ibv_post_send", code)),
+        // function); all lists outlive the call, and `count` entries are initialised.
+        let code = unsafe { self.qp(qp).post_send(first) };
+        self.kept.clear();
+        if code == 0 { Ok(()) } else { Err(error("ibv_post_send", code)) }
+    }
+
+    /// Posts the kept requests, if there are any. Fails their queue pair if the device refuses.
+    fn post_kept(&mut self, completions: &mut VecDeque<Completion>) {
+        let Some((qp, last)) = self.kept.queue() else { return };
+        // SAFETY: the memory of kept requests is valid (contract of `Device::post_send`).
+        if let Err(reason) = unsafe { self.post_list(qp, None) } {
+            log::error!("verbs: {reason}");
+            completions.push_back(Completion::Error(qp, last, IBV_WC_FATAL_ERR));
         }
     }
 }
 
-/// The local memory of a request as one segment.
-fn whole(request: &WorkRequest) -> ibv_sge {
-    ibv_sge { addr: request.local as u64, length: request.len, lkey: request.lkey }
+/// The local memory of a request, which is one segment.
+fn whole(request: &WorkRequest, local: usize) -> ibv_sge {
+    ibv_sge { addr: local as u64, length: request.len, lkey: request.lkey }
 }
 
 /// A request for libibverbs, whose local memory is `count` entries of `list`.
@@ -442,7 +454,7 @@ impl Device for IbvDevice {
     }
 
     fn destroy_qp(&mut self, qp: Qp, drained: bool, completions: &mut VecDeque<Completion>) {
-        self.kept.take_if(|(other, _)| *other == qp);
+        self.kept.forget(qp);
         let Some(pair) = self.qps[qp.0 as usize].take() else { return };
         // The error state returns the receives that the queue pair holds, as failed completions;
         // destroying the queue pair alone would lose them. A drained queue pair holds none. The
@@ -467,18 +479,16 @@ impl Device for IbvDevice {
         request: &WorkRequest,
         segments: &[LocalSegment],
     ) -> Result<(), DeviceError> {
-        if let Some((other, kept)) = self.kept.take_if(|(other, _)| *other != qp) {
-            // SAFETY: its memory is valid until the next request is posted (contract of
-            // `Device::post_send`), which is this one.
-            unsafe { self.post_behind(other, None, &kept, &[]) }?;
+        if let Some((other, _)) = self.kept.queue().filter(|(other, _)| *other != qp) {
+            // SAFETY: the memory of kept requests is valid (contract of `Device::post_send`).
+            unsafe { self.post_list(other, None) }?;
         }
-        if request.more && segments.is_empty() && self.kept.is_none() {
-            self.kept = Some((qp, *request));
+        // SAFETY: the request's memory is valid (contract of `Device::post_send`).
+        if request.more && segments.is_empty() && unsafe { self.kept.keep(qp, request) } {
             return Ok(());
         }
-        let kept = self.kept.take().map(|(_, kept)| kept);
-        // SAFETY: the memory of both requests is valid (contract of `Device::post_send`).
-        unsafe { self.post_behind(qp, kept.as_ref(), request, segments) }
+        // SAFETY: the memory of all requests is valid (contract of `Device::post_send`).
+        unsafe { self.post_list(qp, Some((request, segments))) }
     }
 
     unsafe fn post_receive(
@@ -504,6 +514,7 @@ impl Device for IbvDevice {
     }
 
     fn poll(&mut self, completions: &mut VecDeque<Completion>) -> bool {
+        self.post_kept(completions);
         self.poll_batch(completions) == POLL_BATCH
     }
 

@@ -2,6 +2,7 @@
 
 mod device;
 mod events;
+mod kept;
 mod objects;
 mod ports;
 #[allow(non_camel_case_types, reason = "the names are those of <infiniband/verbs.h>")]

@@ -236,7 +236,7 @@ c_structs! {
         element: ibv_async_element,
         event_type: Enum,
     }
-    #[derive(Clone, Copy)]
+    #[derive(Clone, Copy, Default)]
     ibv_sge {
         addr: u64,
         length: u32,
