@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import applications
-import collectives
 import flow
 import gauss_seidel
+import over_nodes
 import supersteps
 from page import NAMES, commands, markdown, save_svg, stale, wrapped
 from results import COLOURS, plt, size_text
@@ -178,7 +178,7 @@ def main():
     if parts["bsp"]:
         text += supersteps.supersteps(folder, parts["bsp"])
     if parts["collectives"]:
-        text += collectives.collectives(folder, parts["collectives"])
+        text += over_nodes.collectives(folder, parts["collectives"])
     text += engine(folder, parts["pending"], parts["transactions"])
     page = "\n".join(map(wrapped, text)).rstrip() + "\n"
     (folder / "README.md").write_text(page, encoding="utf-8")

@@ -422,6 +422,10 @@ int main(int argc, char **argv)
         MPI(MPI_Comm_split(MPI_COMM_WORLD, me % 2, -me, &other));
         everything(other);
         MPI(MPI_Comm_free(&other));
+        /* Neighbouring ranks are on different nodes, if there are several. */
+        MPI(MPI_Comm_split(MPI_COMM_WORLD, 0, me % 2 * ranks - me, &other));
+        everything(other);
+        MPI(MPI_Comm_free(&other));
     }
     MPI(MPI_Type_free(&strided));
     return test_end();

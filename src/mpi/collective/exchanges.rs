@@ -1,6 +1,8 @@
 //! `MPI_Gather`, `MPI_Scatter`, `MPI_Allgather`, `MPI_Alltoall` and `MPI_Allgatherv`: every process
 //! knows the lengths of all blocks. Long blocks pass in pieces, each a collective of the board.
 
+mod across;
+
 use std::ffi::{c_int, c_void};
 use std::ptr::{copy_nonoverlapping, null_mut};
 use std::slice::{from_raw_parts, from_raw_parts_mut};
@@ -10,7 +12,8 @@ use smallvec::SmallVec;
 use super::communicators::{Collective, Communicator};
 use super::limits::Row;
 use super::message::{Elements, Number, Staged, Triple, Typed};
-use super::serve::{Failed, Host, Served, code, differs, serve};
+use super::nodes::Nodes;
+use super::serve::{Failed, Host, Served, code, differs, serve_across};
 use crate::collective::schedule::FLAT_MAX;
 use crate::collective::{Content, Draft, Mismatch, Published, Work};
 use crate::mpi::abi::error::Fault;
@@ -251,7 +254,14 @@ pub(super) unsafe fn allgather(
     comm: MPI_Comm,
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
 ) -> c_int {
-    serve("MPI_Allgather", comm, host, |own| {
+    let across = |own: &mut Nodes| {
+        let to = Elements::new(receive).ok_or(Failed::Wrong)?;
+        let from = given(send, to.nth(own.me())).ok_or(Failed::Wrong)?;
+        let to: PerRank<Elements> = (0..own.ranks()).map(|rank| to.nth(rank)).collect();
+        // SAFETY: the application's buffers, as MPI says of the call.
+        unsafe { across::allgather(own, code::ALLGATHER, &from, &to, comm) }
+    };
+    let ours = |own: &mut Communicator| {
         let to = Elements::new(receive).ok_or(Failed::Wrong)?;
         let from = given(send, to.nth(own.me())).ok_or(Failed::Wrong)?;
         if !is_short(own, Row::Allgather, to.bytes, false) {
@@ -262,7 +272,8 @@ pub(super) unsafe fn allgather(
         let to = Held::each(to, own.ranks());
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe { even(own, &plan, Some(Held::One(from)), Some(to), comm) }
-    })
+    };
+    serve_across("MPI_Allgather", comm, host, ours, across)
 }
 
 /// # Safety
@@ -273,7 +284,13 @@ pub(super) unsafe fn alltoall(
     comm: MPI_Comm,
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
 ) -> c_int {
-    serve("MPI_Alltoall", comm, host, |own| {
+    let across = |own: &mut Nodes| {
+        let to = Elements::new(receive).ok_or(Failed::Wrong)?;
+        let from = given(send, to).ok_or(Failed::Wrong)?;
+        // SAFETY: the application's buffers, as MPI says of the call.
+        unsafe { across::alltoall(own, &from, &to, comm) }
+    };
+    let ours = |own: &mut Communicator| {
         let to = Elements::new(receive).ok_or(Failed::Wrong)?;
         let from = given(send, to).ok_or(Failed::Wrong)?;
         if !is_short(own, Row::Alltoall, to.bytes, true) {
@@ -284,7 +301,8 @@ pub(super) unsafe fn alltoall(
         let (from, to) = (Held::each(from, own.ranks()), Held::each(to, own.ranks()));
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe { even(own, &plan, Some(from), Some(to), comm) }
-    })
+    };
+    serve_across("MPI_Alltoall", comm, host, ours, across)
 }
 
 /// # Safety
@@ -296,12 +314,21 @@ pub(super) unsafe fn gather(
     comm: MPI_Comm,
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
 ) -> c_int {
-    serve("MPI_Gather", comm, host, |own| {
-        let root = valid_root(own, root).ok_or(Failed::Wrong)?;
-        let is_root = own.me() == root;
+    // What this process gives, and a block of the root.
+    let arguments = |me: u32| {
+        let is_root = me as c_int == root;
         let block = Elements::new(if is_root { receive } else { send }).ok_or(Failed::Wrong)?;
-        let from = if is_root { given(send, block.nth(root)) } else { Some(block) };
-        let from = from.ok_or(Failed::Wrong)?;
+        let from = if is_root { given(send, block.nth(me)) } else { Some(block) };
+        Ok::<_, Failed>((from.ok_or(Failed::Wrong)?, block, is_root))
+    };
+    let across = |own: &mut Nodes| {
+        let (from, block, is_root) = arguments(own.me())?;
+        // SAFETY: the application's buffers, as MPI says of the call.
+        unsafe { across::gather(own, (&from, block.bytes), root, is_root.then_some(&block), comm) }
+    };
+    let ours = |own: &mut Communicator| {
+        let root = valid_root(own, root).ok_or(Failed::Wrong)?;
+        let (from, block, is_root) = arguments(own.me())?;
         if !is_short(own, Row::Gather, block.bytes, false) {
             return Ok(Served::AtHost);
         }
@@ -310,7 +337,8 @@ pub(super) unsafe fn gather(
         let to = is_root.then(|| Held::each(block, own.ranks()));
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe { even(own, &plan, Some(Held::One(from)), to, comm) }
-    })
+    };
+    serve_across("MPI_Gather", comm, host, ours, across)
 }
 
 /// # Safety
@@ -322,17 +350,26 @@ pub(super) unsafe fn scatter(
     comm: MPI_Comm,
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
 ) -> c_int {
-    serve("MPI_Scatter", comm, host, |own| {
-        let root = valid_root(own, root).ok_or(Failed::Wrong)?;
-        let is_root = own.me() == root;
+    // What this process gets, and a block of the root.
+    let arguments = |me: u32| {
+        let is_root = me as c_int == root;
         let block = Elements::new(if is_root { send } else { receive }).ok_or(Failed::Wrong)?;
         let to = match receive.0 == MPI_IN_PLACE.cast_const() {
             _ if !is_root => Some(block),
-            true => Some(block.nth(root)),
+            true => Some(block.nth(me)),
             false => Elements::new(receive)
-                .filter(|to| to.bytes >= block.bytes && !to.is_same_as(&block.nth(root))),
+                .filter(|to| to.bytes >= block.bytes && !to.is_same_as(&block.nth(me))),
         };
-        let to = to.ok_or(Failed::Wrong)?;
+        Ok::<_, Failed>((to.ok_or(Failed::Wrong)?, block, is_root))
+    };
+    let across = |own: &mut Nodes| {
+        let (to, block, is_root) = arguments(own.me())?;
+        // SAFETY: the application's buffers, as MPI says of the call.
+        unsafe { across::scatter(own, is_root.then_some(&block), root, (&to, block.bytes), comm) }
+    };
+    let ours = |own: &mut Communicator| {
+        let root = valid_root(own, root).ok_or(Failed::Wrong)?;
+        let (to, block, is_root) = arguments(own.me())?;
         if !is_short(own, Row::Scatter, block.bytes, true) {
             return Ok(Served::AtHost);
         }
@@ -341,7 +378,8 @@ pub(super) unsafe fn scatter(
         let from = is_root.then(|| Held::each(block, own.ranks()));
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe { even(own, &plan, from, Some(Held::One(to)), comm) }
-    })
+    };
+    serve_across("MPI_Scatter", comm, host, ours, across)
 }
 
 /// A number for each process.
@@ -394,14 +432,21 @@ pub(super) unsafe fn allgatherv<C: Number, D: Number>(
     comm: MPI_Comm,
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
 ) -> c_int {
-    serve("MPI_Allgatherv", comm, host, |own| {
-        let me = own.me() as usize;
+    // What this process gives, and what it gets.
+    let arguments = |me: u32, ranks: u32| {
         // SAFETY: the application's arrays, as MPI says of the call.
-        let to = unsafe { receive.elements(own.ranks()) }.ok_or(Failed::Wrong)?;
-        let from = given(send, to[me]).ok_or(Failed::Wrong)?;
-        if receive.buffer == MPI_IN_PLACE.cast_const() {
-            return Err(Failed::Wrong);
-        }
+        let to = unsafe { receive.elements(ranks) }.ok_or(Failed::Wrong)?;
+        let from = given(send, to[me as usize]).ok_or(Failed::Wrong)?;
+        let is_wrong = receive.buffer == MPI_IN_PLACE.cast_const();
+        if is_wrong { Err(Failed::Wrong) } else { Ok((from, to)) }
+    };
+    let across = |own: &mut Nodes| {
+        let (from, to) = arguments(own.me(), own.ranks())?;
+        // SAFETY: the application's buffers, as MPI says of the call.
+        unsafe { across::allgather(own, code::ALLGATHERV, &from, &to, comm) }
+    };
+    let ours = |own: &mut Communicator| {
+        let (from, to) = arguments(own.me(), own.ranks())?;
         let all = to.iter().map(|block| block.bytes).try_fold(0, usize::checked_add);
         let longest = to.iter().map(|block| block.bytes).max().unwrap_or(0);
         let all_max = Row::Allgather.most(own.ranks()).saturating_mul(own.ranks() as usize);
@@ -424,5 +469,6 @@ pub(super) unsafe fn allgatherv<C: Number, D: Number>(
             sinks.iter().zip(&to).for_each(|(sink, block)| sink.deliver(block, comm));
         }
         Ok(Served::Done)
-    })
+    };
+    serve_across("MPI_Allgatherv", comm, host, ours, across)
 }

@@ -3,8 +3,8 @@
 //! makes.
 //!
 //! So the host moves one message for all processes of a node, and the others need no hook to make
-//! progress. Barriers, broadcasts and reductions with predefined operations do so while they are
-//! short; all else is the host's.
+//! progress. Barriers, broadcasts, reductions with predefined operations, and exchanges of blocks of
+//! known lengths do so while they are short; all else is the host's.
 
 use std::ffi::c_int;
 
@@ -95,8 +95,17 @@ impl Nodes {
         Some(Nodes { mates, first, me, places })
     }
 
+    pub(super) fn ranks(&self) -> u32 {
+        self.places.len() as u32
+    }
+
     pub(super) fn me(&self) -> u32 {
         self.me
+    }
+
+    /// The places of all processes, by rank.
+    pub(super) fn places(&self) -> &[Place] {
+        &self.places
     }
 
     /// The place of this process.
