@@ -3,8 +3,8 @@
 //! makes.
 //!
 //! So the host moves one message for all processes of a node, and the others need no hook to make
-//! progress. Barriers, broadcasts, reductions with predefined operations, and exchanges of blocks of
-//! known lengths do so while they are short; all else is the host's.
+//! progress. Barriers, broadcasts, reductions with predefined operations, and exchanges of blocks
+//! whose lengths all processes know do so while they are short; all else is the host's.
 
 use std::ffi::c_int;
 
