@@ -59,6 +59,12 @@ struct Move {
 }
 
 impl Move {
+    /// Both moves as one, if `next` continues this one on both sides.
+    fn joined(self, next: Move) -> Option<Move> {
+        let continues = (self.from + self.len, self.to + self.len) == (next.from, next.to);
+        continues.then_some(Move { len: self.len + next.len, ..self })
+    }
+
     /// # Safety
     /// Both sides are valid for `len` bytes, and the other process lets this one access its side.
     #[inline(always)]
@@ -80,11 +86,13 @@ enum Step {
     Sync(SyncCall),
     /// These operations.
     Ops(Range<usize>),
-    /// Operations on one target, and the moves to make if its route is direct.
+    /// Operations on one target, the moves to make if its route is direct, and the same moves with
+    /// those as one that continue each other.
     Moves {
         target: Rank,
         ops: Range<usize>,
         moves: Range<usize>,
+        joined: Range<usize>,
     },
 }
 
@@ -94,6 +102,7 @@ pub(crate) struct Epochs {
     steps: Vec<Step>,
     ops: Vec<KeptOp>,
     moves: Vec<Move>,
+    joined: Vec<Move>,
     /// The epochs are one exchange, and all operations are moves.
     exchange: Option<Exchange>,
     /// Fences, and the targets of operations in their epochs, each once in an epoch.
@@ -124,11 +133,28 @@ impl Epochs {
                 self.add_resolved(at, self.ops[at].as_move(window));
             }
         }
+        self.join();
         self.steps.shrink_to_fit();
         self.ops.shrink_to_fit();
         self.moves.shrink_to_fit();
+        self.joined.shrink_to_fit();
         self.in_fences.shrink_to_fit();
         self.exchange = self.find_exchange();
+    }
+
+    /// Joins moves that continue each other. Operations of an epoch have no order.
+    fn join(&mut self) {
+        for step in &mut self.steps {
+            let Step::Moves { moves, joined, .. } = step else { continue };
+            let first = self.joined.len();
+            for found in &self.moves[moves.clone()] {
+                match self.joined[first..].last_mut() {
+                    Some(last) if let Some(both) = last.joined(*found) => *last = both,
+                    _ => self.joined.push(*found),
+                }
+            }
+            *joined = first..self.joined.len();
+        }
     }
 
     /// The exchange that the epochs are, if their calls are: post, start; moves; complete, wait.
@@ -170,14 +196,14 @@ impl Epochs {
         self.moves.extend(found);
         match (self.steps.last_mut(), found) {
             (Some(Step::Ops(ops)), None) => ops.end += 1,
-            (Some(Step::Moves { target: same, ops, moves }), Some(_)) if *same == target => {
+            (Some(Step::Moves { target: same, ops, moves, .. }), Some(_)) if *same == target => {
                 ops.end += 1;
                 moves.end += 1;
             }
             (_, None) => self.steps.push(Step::Ops(at..at + 1)),
             (_, Some(_)) => {
                 let (ops, moves) = (at..at + 1, place..place + 1);
-                self.steps.push(Step::Moves { target, ops, moves });
+                self.steps.push(Step::Moves { target, ops, moves, joined: 0..0 });
             }
         }
     }
@@ -222,8 +248,15 @@ impl Epochs {
                     }
                 }
                 Step::Ops(ops) => self.issue(window, ops.clone())?,
-                Step::Moves { target, ops, moves } => {
-                    self.make_moves(window, *target, ops, moves)?;
+                Step::Moves { target, ops, moves, joined } => {
+                    if opens_direct_route(window, *target) {
+                        // SAFETY: as of `make_moves`.
+                        self.joined[joined.clone()]
+                            .iter()
+                            .for_each(|found| unsafe { found.make() });
+                    } else {
+                        self.make_moves(window, *target, ops, moves)?;
+                    }
                 }
             }
         }
@@ -244,7 +277,7 @@ impl Epochs {
             if !window.engine.open_exchange(port, exchange, &mut waits) {
                 return None;
             }
-            for made in &self.moves {
+            for made in &self.joined {
                 // SAFETY: as of `make_moves`. All targets have granted access.
                 unsafe { made.make() };
             }
@@ -252,7 +285,8 @@ impl Epochs {
         })
     }
 
-    #[inline]
+    /// Makes the moves of a target whose route was not direct, or issues their operations.
+    #[cold]
     fn make_moves(
         &self,
         window: &mut Window,
@@ -260,14 +294,10 @@ impl Epochs {
         ops: &Range<usize>,
         moves: &Range<usize>,
     ) -> Result<(), SyncError> {
-        let mut opens = opens_direct_route(window, target);
-        if !opens {
-            window.poll_posts();
-        }
+        window.poll_posts();
         // The first operation may open the route for the others.
         for made in 0..ops.len() {
-            opens = opens || opens_direct_route(window, target);
-            if opens {
+            if opens_direct_route(window, target) {
                 for found in &self.moves[moves.start + made..moves.end] {
                     // SAFETY: the record was checked against the target's memory, which is mapped
                     // while the window exists. The buffer of this process is the application's for
@@ -589,5 +619,38 @@ impl Recorder {
     pub(super) fn finish(mut self, window: &Window) -> Epochs {
         self.epochs.resolve(window);
         self.epochs
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moves_that_continue_each_other_are_one() {
+        let moves =
+            [(0, 100, 8), (8, 108, 8), (16, 116, 4), (24, 120, 8), (32, 200, 8), (40, 208, 8)];
+        let moves: Vec<Move> =
+            moves.into_iter().map(|(from, to, len)| Move { from, to, len }).collect();
+        let step = |target, range: Range<usize>| Step::Moves {
+            target,
+            ops: range.clone(),
+            moves: range,
+            joined: 0..0,
+        };
+        let steps = vec![step(1, 0..5), step(2, 5..6)];
+        let mut epochs = Epochs { steps, moves, ..Epochs::default() };
+        epochs.join();
+        let joined = |step: &Step| match step {
+            Step::Moves { joined, .. } => epochs.joined[joined.clone()]
+                .iter()
+                .map(|found| (found.from, found.to, found.len))
+                .collect(),
+            other => panic!("{other:?}"),
+        };
+        let joined: Vec<Vec<_>> = epochs.steps.iter().map(joined).collect();
+        // The fourth continues no source, the fifth no destination, and the last no target.
+        assert_eq!(joined[0], [(0, 100, 20), (24, 120, 8), (32, 200, 8)]);
+        assert_eq!(joined[1], [(40, 208, 8)]);
     }
 }

@@ -288,8 +288,12 @@ impl Window {
     /// # Errors
     /// The first target that a pattern will not have: the one that has been learned, or the one
     /// that the present epoch or these accesses would make.
+    #[inline]
     pub fn may_make_fences(&self, calls: &[InFences]) -> Result<(), Rank> {
-        let Some(pattern) = &self.pattern else { return Ok(()) };
+        self.pattern.as_ref().map_or(Ok(()), |pattern| self.may_make(pattern, calls))
+    }
+
+    fn may_make(&self, pattern: &Pattern, calls: &[InFences]) -> Result<(), Rank> {
         let mut view = pattern.view;
         // The targets in the epoch to be learned.
         let mut reached: Vec<Rank> = match (view, self.fence_view) {
