@@ -157,6 +157,7 @@ host_calls! {
     start(request: &Cell<MPI_Request>) = PMPI_Start(request.as_ptr());
     request_free(request: &Cell<MPI_Request>) = PMPI_Request_free(request.as_ptr());
     cancel(request: &Cell<MPI_Request>) = PMPI_Cancel(request.as_ptr());
+    barrier(comm: MPI_Comm) = PMPI_Barrier(comm);
     ibarrier(comm: MPI_Comm, request: &Cell<MPI_Request>) = PMPI_Ibarrier(comm, request.as_ptr());
     // Receives nothing from rank 0.
     irecv_nothing(comm: MPI_Comm, request: &mut MPI_Request) =

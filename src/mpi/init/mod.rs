@@ -375,8 +375,13 @@ fn finish() {
     complete_rest("MPI_Finalize");
     request::free_spare_requests();
     // Other processes may need this one until they get here too, and the host's own MPI_Finalize
-    // would not drive our windows.
-    drive::barrier(MPI_COMM_WORLD);
+    // would not drive our windows. By the blocking call where the host's hook drives them: a faulty
+    // program may have left the communicator unusable for nonblocking collectives.
+    if drive::collectives() {
+        drive::barrier(MPI_COMM_WORLD);
+    } else {
+        host_calls::barrier(MPI_COMM_WORLD);
+    }
     enter().network.end_job();
     world::end();
     derived::release();
