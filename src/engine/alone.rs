@@ -4,7 +4,7 @@
 //! port, since they send nothing. Each returns false if it has done nothing: the regular call then
 //! finds out what the epoch needs, or what is wrong with it.
 
-use super::epoch::{EpochKind, HeldLock};
+use super::epoch::EpochKind;
 use super::port::LockMode;
 use super::window::{FenceView, Window};
 
@@ -31,24 +31,14 @@ impl Window {
     #[inline(always)]
     pub fn lock_alone(&mut self, mode: LockMode) -> bool {
         let target = self.me;
-        self.opens_alone(EpochKind::Lock { target, mode, nocheck: false, own: true })
+        self.is_alone()
+            && self.fold_alone(EpochKind::Lock { target, mode, nocheck: false, own: true })
     }
 
     /// `MPI_Win_lock_all`. The lock is held then.
     #[inline(always)]
     pub fn lock_all_alone(&mut self) -> bool {
-        self.opens_alone(EpochKind::LockAll { nocheck: false })
-    }
-
-    #[inline(always)]
-    fn opens_alone(&mut self, kind: EpochKind) -> bool {
-        if !self.is_alone() || !self.has_room_to_fold() {
-            return false;
-        }
-        self.fence_view = FenceView::Dissolved;
-        self.route = None;
-        self.fold(kind, HeldLock::Alone);
-        true
+        self.is_alone() && self.fold_alone(EpochKind::LockAll { nocheck: false })
     }
 
     /// `MPI_Win_unlock`, or `MPI_Win_unlock_all` if `all`. A folded epoch has nothing to wait for.

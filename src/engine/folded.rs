@@ -41,7 +41,7 @@ impl Folded {
 impl Window {
     /// True if an epoch opened now is the only one and no lock operation is pending.
     #[inline(always)]
-    pub(super) fn has_room_to_fold(&self) -> bool {
+    fn has_room_to_fold(&self) -> bool {
         self.folded.is_none()
             && self.epochs.len() == 0
             && self.lock_ops.is_empty()
@@ -57,16 +57,15 @@ impl Window {
         mode: LockMode,
         target: Rank,
     ) -> bool {
-        if !self.has_room_to_fold() || self.size > 1 && !self.passes_gate(port, mode) {
+        let kind = EpochKind::Lock { target, mode, nocheck: false, own: target == self.me };
+        if self.size == 1 {
+            return self.fold_alone(kind);
+        }
+        if !self.has_room_to_fold() || !self.passes_gate(port, mode) {
             return false;
         }
         self.fence_view = FenceView::Dissolved;
         self.route = None;
-        let kind = EpochKind::Lock { target, mode, nocheck: false, own: target == self.me };
-        if self.size == 1 {
-            self.fold(kind, HeldLock::Alone);
-            return true;
-        }
         let request = self.next_request(target, mode);
         let op = |window: &mut Window| LockOp::Enqueue(window.awaiting(kind), request);
         match self.attempt_folded(port, op, |mem| lock::enqueue(mem, request)) {
@@ -111,16 +110,15 @@ impl Window {
     /// Opens a lock_all epoch, folded if it is held at once. False if nothing was done.
     #[inline(always)]
     pub(super) fn lock_all_folded(&mut self, port: &mut impl Port) -> bool {
+        let kind = EpochKind::LockAll { nocheck: false };
+        if self.size == 1 {
+            return self.fold_alone(kind);
+        }
         if !self.has_room_to_fold() {
             return false;
         }
         self.fence_view = FenceView::Dissolved;
         self.route = None;
-        let kind = EpochKind::LockAll { nocheck: false };
-        if self.size == 1 {
-            self.fold(kind, HeldLock::Alone);
-            return true;
-        }
         let op = |window: &mut Window| LockOp::EnterAll(window.awaiting(kind));
         match self.attempt_folded(port, op, |mem| exclusion::enter_all(mem)) {
             Some(true) => self.fold(kind, HeldLock::All),
@@ -133,8 +131,21 @@ impl Window {
         true
     }
 
+    /// Opens a folded epoch in a window of one process, whose locks are free. False if nothing was
+    /// done.
     #[inline(always)]
-    pub(super) fn fold(&mut self, kind: EpochKind, lock: HeldLock) {
+    pub(super) fn fold_alone(&mut self, kind: EpochKind) -> bool {
+        if !self.has_room_to_fold() {
+            return false;
+        }
+        self.fence_view = FenceView::Dissolved;
+        self.route = None;
+        self.fold(kind, HeldLock::Alone);
+        true
+    }
+
+    #[inline(always)]
+    fn fold(&mut self, kind: EpochKind, lock: HeldLock) {
         self.folded = Some(Folded { kind, lock });
         if let EpochKind::Lock { target, .. } = kind {
             // A lock of a window of one process is in no queue.

@@ -254,16 +254,19 @@ pub(super) unsafe fn allgather(
     comm: MPI_Comm,
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
 ) -> c_int {
-    let across = |own: &mut Nodes| {
+    // What this process gives, and a block that it gets.
+    let arguments = |me: u32| {
         let to = Elements::new(receive).ok_or(Failed::Wrong)?;
-        let from = given(send, to.nth(own.me())).ok_or(Failed::Wrong)?;
+        Ok::<_, Failed>((given(send, to.nth(me)).ok_or(Failed::Wrong)?, to))
+    };
+    let across = |own: &mut Nodes| {
+        let (from, to) = arguments(own.me())?;
         let to: PerRank<Elements> = (0..own.ranks()).map(|rank| to.nth(rank)).collect();
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe { across::allgather(own, code::ALLGATHER, &from, &to, comm) }
     };
     let ours = |own: &mut Communicator| {
-        let to = Elements::new(receive).ok_or(Failed::Wrong)?;
-        let from = given(send, to.nth(own.me())).ok_or(Failed::Wrong)?;
+        let (from, to) = arguments(own.me())?;
         if !is_short(own, Row::Allgather, to.bytes, false) {
             return Ok(Served::AtHost);
         }
@@ -284,15 +287,18 @@ pub(super) unsafe fn alltoall(
     comm: MPI_Comm,
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
 ) -> c_int {
-    let across = |own: &mut Nodes| {
+    // A block that this process gives, and one that it gets.
+    let arguments = || {
         let to = Elements::new(receive).ok_or(Failed::Wrong)?;
-        let from = given(send, to).ok_or(Failed::Wrong)?;
+        Ok::<_, Failed>((given(send, to).ok_or(Failed::Wrong)?, to))
+    };
+    let across = |own: &mut Nodes| {
+        let (from, to) = arguments()?;
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe { across::alltoall(own, &from, &to, comm) }
     };
     let ours = |own: &mut Communicator| {
-        let to = Elements::new(receive).ok_or(Failed::Wrong)?;
-        let from = given(send, to).ok_or(Failed::Wrong)?;
+        let (from, to) = arguments()?;
         if !is_short(own, Row::Alltoall, to.bytes, true) {
             return Ok(Served::AtHost);
         }

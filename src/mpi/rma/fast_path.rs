@@ -327,9 +327,10 @@ pub(crate) unsafe fn accumulate(
     target: Target,
     op: MPI_Op,
 ) -> Option<c_int> {
-    let (rank, len) = dense(origin, target).filter(|(_, len)| *len > 0)?;
-    let element_type =
-        predefined(origin.datatype).filter(|known| known.element.0 < FIRST_FOREIGN)?;
+    let (element_type, rank, len) = dense_elements(origin, target)?;
+    if len == 0 || element_type.element.0 >= FIRST_FOREIGN {
+        return None;
+    }
     let reduction = args::changing(op, element_type).ok()?;
     let mut guard = enter_alone();
     let (reached, memory) = mapped(&mut guard, window, rank)?;
@@ -539,9 +540,16 @@ pub(crate) unsafe fn tagged(
 /// padding, on both sides.
 #[inline(always)]
 fn dense(origin: Buffer, target: Target) -> Option<(u32, u64)> {
+    dense_elements(origin, target).map(|(_, rank, len)| (rank, len))
+}
+
+/// As [`dense`], with the datatype.
+#[inline(always)]
+fn dense_elements(origin: Buffer, target: Target) -> Option<(&'static Predefined, u32, u64)> {
     let alike = origin.datatype == target.datatype && origin.count == target.count;
     let datatype = predefined(origin.datatype).filter(|datatype| alike && datatype.is_dense())?;
-    Some((u32::try_from(target.rank).ok()?, datatype.bytes(u64::try_from(target.count).ok()?)?))
+    let len = datatype.bytes(u64::try_from(target.count).ok()?)?;
+    Some((datatype, u32::try_from(target.rank).ok()?, len))
 }
 
 /// Address of the target's bytes. `None` if they do not lie within its memory.

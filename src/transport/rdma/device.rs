@@ -73,7 +73,7 @@ pub enum AtomicCapability {
 }
 
 /// Handle of a queue pair. The device may reuse it after the queue pair is destroyed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Qp(pub u32);
 
 /// A memory registration.

@@ -13,7 +13,7 @@ use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
 use crate::mpi::collective::calls::pass;
 use crate::mpi::collective::communicators::Collective;
-use crate::mpi::collective::message::Elements;
+use crate::mpi::collective::message::{Elements, Staged};
 use crate::mpi::collective::nodes::{self, Nodes, Place};
 use crate::mpi::collective::serve::{Failed, Served};
 
@@ -86,12 +86,15 @@ fn is_short(bytes: Option<usize>) -> bool {
     bytes.is_some_and(|bytes| (1..=nodes::BYTES_MAX).contains(&bytes))
 }
 
-/// Collects the contents of a node in its first process, behind one another in `node`, where that
-/// of each process has its `lengths`.
-fn collect(
+/// Collects what the processes of a node send in its first process, behind one another in `node`,
+/// where that of each process has its `lengths`.
+///
+/// # Safety
+/// What is sent may be read, and lies apart from `node`.
+unsafe fn collect(
     own: &mut Nodes,
     code: u32,
-    content: &[u8],
+    sent: Blocks<'_>,
     (node, lengths): (&mut [u8], &[usize]),
 ) -> Result<(), Fault> {
     let plan = Plan {
@@ -103,14 +106,15 @@ fn collect(
     let is_first = own.here().rank == 0;
     let mut rest = node;
     let mut places = PerRank::new();
-    for length in lengths.iter().take(if is_first { lengths.len() } else { 0 }) {
-        let (block, others) = rest.split_at_mut(*length);
-        places.push((block.as_mut_ptr(), *length));
-        rest = others;
+    if is_first {
+        for length in lengths {
+            let (block, others) = rest.split_at_mut(*length);
+            places.push((block.as_mut_ptr(), *length));
+            rest = others;
+        }
     }
-    let sent = Blocks::Single(content.as_ptr().cast_mut(), content.len());
     let received = if is_first { Blocks::Places(&places) } else { Blocks::NONE };
-    // SAFETY: `content` is only read; the places are parts of `node`, apart from it.
+    // SAFETY: the contract of this function; the places are parts of `node`.
     unsafe {
         let ran = plan.run(&mut own.mates, sent, received);
         if is_first {
@@ -134,17 +138,6 @@ fn lengths_here(own: &Nodes, layout: &Layout) -> PerRank<usize> {
         .collect()
 }
 
-/// The bytes of elements.
-///
-/// # Safety
-/// The application may read the elements.
-unsafe fn bytes_of(elements: &Elements, comm: MPI_Comm) -> Vec<u8> {
-    let mut bytes = vec![0; elements.bytes];
-    // SAFETY: the contract of this function.
-    unsafe { elements.copy_to(&mut bytes, comm) };
-    bytes
-}
-
 /// An allgather of one block of each process, to `to`, by rank.
 ///
 /// # Safety
@@ -162,11 +155,13 @@ pub(super) unsafe fn allgather(
     }
     let layout = Layout::new(own.places(), |rank| to[rank].bytes);
     let mut rows = vec![0; layout.all()];
-    // SAFETY: the contract of this function.
-    let content = unsafe { bytes_of(from, comm) };
     let lengths = lengths_here(own, &layout);
     let here = layout.of_node(own.here().node as usize);
-    let collected = collect(own, code, &content, (&mut rows[here], &lengths));
+    // SAFETY: the contract of this function; the staged bytes outlive the call.
+    let source = unsafe { Staged::source(from, comm) };
+    let sent = Blocks::Single(source.base(), from.bytes);
+    // SAFETY: likewise.
+    let collected = unsafe { collect(own, code, sent, (&mut rows[here], &lengths)) };
     let ((counts, displs), base) = (layout.lists(1), rows.as_mut_ptr().cast());
     // SAFETY: the counts and displacements are those of `rows`.
     let exchanged = own.between(|comm, request| unsafe {
@@ -209,11 +204,14 @@ pub(super) unsafe fn gather(
     let (layout, here) = (Layout::new(own.places(), |_| bytes), own.here());
     let is_there = here.node == target.node;
     let mut rows = vec![0; layout.all()];
-    // SAFETY: the contract of this function.
-    let content = unsafe { bytes_of(from, comm) };
     let lengths = lengths_here(own, &layout);
     let mine = layout.of_node(here.node as usize);
-    let collected = collect(own, code::GATHER, &content, (&mut rows[mine.clone()], &lengths));
+    // SAFETY: the contract of this function; the staged bytes outlive the call.
+    let source = unsafe { Staged::source(from, comm) };
+    let sent = Blocks::Single(source.base(), from.bytes);
+    let node = (&mut rows[mine.clone()], &lengths[..]);
+    // SAFETY: likewise.
+    let collected = unsafe { collect(own, code::GATHER, sent, node) };
     let ((counts, displs), base) = (layout.lists(1), rows.as_mut_ptr());
     // SAFETY: the counts and displacements are those of `rows`.
     let exchanged = own.between(|comm, request| unsafe {
@@ -319,12 +317,14 @@ pub(super) unsafe fn alltoall(
     }
     let mut rows = vec![0; if here.rank == 0 { members * row } else { 0 }];
     let lengths: PerRank<usize> = smallvec::smallvec![row; members];
-    let collected = collect(own, code::ALLTOALL, &mine, (&mut rows, &lengths));
+    let sent = Blocks::Single(mine.as_mut_ptr(), row);
+    // SAFETY: memory of this function.
+    let collected = unsafe { collect(own, code::ALLTOALL, sent, (&mut rows, &lengths)) };
     // The message to a node has what each process here sends there, behind one another.
-    let message = |node: usize| rows.chunks(row.max(1)).map(move |all| (node, all));
-    let messages = layout.nodes().flat_map(message);
-    let sent: Vec<u8> =
-        messages.flat_map(|(node, all)| &all[layout.of_node(node)]).copied().collect();
+    let mut sent = Vec::with_capacity(rows.len());
+    for node in layout.nodes() {
+        rows.chunks(row).for_each(|all| sent.extend_from_slice(&all[layout.of_node(node)]));
+    }
     let mut arrived = vec![0; members * row];
     let (counts, displs) = layout.lists(members);
     let (base, into) = (sent.as_ptr().cast(), arrived.as_mut_ptr().cast());

@@ -217,8 +217,9 @@ impl WindowEvents {
     fn take_from(&mut self, from: &mut WindowEvents) {
         fn take<T>(to: &mut VecDeque<T>, from: &mut VecDeque<T>) {
             if from.is_empty() && to.capacity() <= EVENT_CAPACITY {
-                // Most events are of one kind.
-            } else if to.is_empty() {
+                return;
+            }
+            if to.is_empty() {
                 to.shrink_to(EVENT_CAPACITY);
                 std::mem::swap(to, from);
             } else {

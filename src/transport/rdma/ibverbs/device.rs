@@ -146,7 +146,7 @@ impl IbvDevice {
             by_number: HashMap::new(),
             batch: vec![ibv_wc::default(); POLL_BATCH].into(),
             failed: None,
-            kept: Kept::default(),
+            kept: Kept::new(),
         };
         device.fit_limits();
         Ok(device)
