@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[cfg(not(loom))]
 use super::process::Own;
+use super::registry::Registry;
 use crate::engine::slab::{Key, Slab};
 
 /// A collective that is set up once and started many times.
@@ -26,7 +27,7 @@ use crate::engine::slab::{Key, Slab};
 /// `Advance::Complete`, then `start` again. They may come from any thread, one at a time, with or
 /// without the runtime's guard, and from inside calls of the host. So none may take the guard,
 /// wait, panic, call a function of the application, or call one of the host's that makes progress,
-/// but as [`calls_host`](Self::calls_host) says. Dropping it, which happens only while it is
+/// but as [`without_guard`](Self::without_guard) says. Dropping it, which happens only while it is
 /// inactive, frees what it has in this process only: peers may still use theirs.
 ///
 /// Peers may start the collectives of a communicator in different orders. So each needs words of
@@ -43,9 +44,15 @@ pub(crate) trait PersistentCollective: Send {
         self.advance()
     }
 
-    /// Whether `start` and `finish` make calls of the host, which may make progress. Then the guard
-    /// is not held meanwhile. `advance` never makes any.
-    fn calls_host(&self) -> bool {
+    /// As [`advance`](Self::advance), in a sweep.
+    fn sweep(&mut self, _: &mut Registry) -> Advance {
+        self.advance()
+    }
+
+    /// Whether sweeps do not complete it, or `start` and `finish` take the guard, or make calls of
+    /// the host, which may make progress. Then the guard is not held meanwhile. `advance` and
+    /// `sweep` never make any.
+    fn without_guard(&self) -> bool {
         false
     }
 }
@@ -87,8 +94,8 @@ struct Entry {
     /// `None` while a thread runs it.
     body: Option<Box<dyn PersistentCollective>>,
     state: CollectiveState,
-    /// See [`PersistentCollective::calls_host`].
-    calls_host: bool,
+    /// See [`PersistentCollective::without_guard`].
+    without_guard: bool,
     /// Key of the communicator's handle. `None`: the communicator was freed.
     comm: Option<u64>,
 }
@@ -166,9 +173,9 @@ impl Table {
 /// Adds a collective of the communicator with this key. It is inactive.
 pub(crate) fn insert(body: Box<dyn PersistentCollective>, comm: u64) -> Key {
     with(|table| {
-        let calls_host = body.calls_host();
+        let without_guard = body.without_guard();
         let (state, comm) = (CollectiveState::Inactive, Some(comm));
-        let entry = Entry { body: Some(body), state, calls_host, comm };
+        let entry = Entry { body: Some(body), state, without_guard, comm };
         let key = table.entries.insert(entry);
         table.note();
         key
@@ -212,8 +219,8 @@ pub(crate) fn forget_comm(comm: u64) {
 }
 
 /// Whether tests of it must call [`finish`], without the guard: sweeps do not complete it.
-pub(crate) fn calls_host(key: Key) -> bool {
-    with(|table| table.entries.get(key).is_some_and(|entry| entry.calls_host))
+pub(crate) fn without_guard(key: Key) -> bool {
+    with(|table| table.entries.get(key).is_some_and(|entry| entry.without_guard))
 }
 
 /// The state of a collective.
@@ -262,7 +269,7 @@ fn run(key: Key, step: impl FnOnce(&mut dyn PersistentCollective) -> Advance) ->
 
 /// Advances all that are active. True if anything moved.
 #[inline]
-pub(crate) fn advance_all() -> bool {
+pub(crate) fn advance_all(windows: &mut Registry) -> bool {
     if !any_active() {
         return false;
     }
@@ -272,7 +279,7 @@ pub(crate) fn advance_all() -> bool {
     while at > 0 {
         at -= 1;
         if let Some(key) = with(|table| table.active.get(at).copied()) {
-            moved |= run(key, |body| body.advance());
+            moved |= run(key, |body| body.sweep(windows));
         }
     }
     moved
@@ -325,7 +332,7 @@ mod tests {
             }
         }
 
-        fn calls_host(&self) -> bool {
+        fn without_guard(&self) -> bool {
             self.at_host
         }
     }
@@ -333,14 +340,15 @@ mod tests {
     // One test: the table is one per process.
     #[test]
     fn sweeps_advance_what_is_active() {
+        let mut windows = Registry::new();
         let key_of = |(left, at_host)| insert(Box::new(Counter { left, at_host }), 1);
         let [first, second, third, fourth] =
             [(3, false), (2, false), (0, false), (2, true)].map(key_of);
-        assert!(any_alive() && !any_active() && !advance_all());
+        assert!(any_alive() && !any_active() && !advance_all(&mut windows));
         assert!([first, second, third].into_iter().all(start) && !start(first));
         assert_eq!(state(first), CollectiveState::Active);
         assert_eq!(state(third), CollectiveState::Failed(FAILURE));
-        assert!(advance_all());
+        assert!(advance_all(&mut windows));
         assert_eq!(
             [first, second].map(state),
             [CollectiveState::Active, CollectiveState::Complete]
@@ -349,9 +357,9 @@ mod tests {
         assert_eq!(finish(first), CollectiveState::Complete);
         assert!(!any_active());
         [first, second, third].into_iter().for_each(deactivate);
-        assert!(start(fourth) && any_active() && !calls_host(first) && calls_host(fourth));
-        assert!(advance_all() && !any_active(), "the rest is the host's");
-        assert!(!advance_all());
+        assert!(start(fourth) && any_active() && !without_guard(first) && without_guard(fourth));
+        assert!(advance_all(&mut windows) && !any_active(), "the rest is the host's");
+        assert!(!advance_all(&mut windows));
         assert_eq!(state(fourth), CollectiveState::Active);
         assert_eq!(finish(fourth), CollectiveState::Complete);
         deactivate(fourth);

@@ -122,7 +122,7 @@ fn sweep_some(state: &mut State, with_network: bool) -> bool {
         }
     }
     state.network.send_held();
-    any | collectives::advance_all()
+    any | collectives::advance_all(&mut state.windows)
 }
 
 /// Idle sweeps that a hook makes after one in which something moved.

@@ -9,12 +9,20 @@
 
 static MPI_Comm comm; /* that of the checks */
 static int rank, size, is_host;
+/* The processes are on several nodes. */
+static int is_apart;
 
 static void use(MPI_Comm next)
 {
+    MPI_Comm node;
+    int mates;
     comm = next;
     MPI(MPI_Comm_rank(comm, &rank));
     MPI(MPI_Comm_size(comm, &size));
+    MPI(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+    MPI(MPI_Comm_size(node, &mates));
+    MPI(MPI_Comm_free(&node));
+    is_apart = mates < size;
 }
 
 static void run(MPI_Request *request)

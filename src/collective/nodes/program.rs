@@ -83,7 +83,7 @@ impl Piece {
 }
 
 /// A counter of a process. All start at 0 and rise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Counter {
     /// The process.
     pub rank: u32,
@@ -294,8 +294,9 @@ pub(super) fn length(range: &Range<u32>) -> u32 {
 /// number first.
 #[derive(Debug)]
 pub struct Progress {
-    /// By step: predecessors that are not done.
+    /// By step: predecessors that are not done, and all of them.
     left: Vec<u32>,
+    all: Vec<u32>,
     /// By step: where its successors begin in the next list.
     first: Vec<u32>,
     successors: Vec<StepId>,
@@ -327,7 +328,19 @@ impl Progress {
                 free(id);
             }
         }
-        Progress { left, first, successors, undone: steps.len() }
+        Progress { all: left.clone(), left, first, successors, undone: steps.len() }
+    }
+
+    /// The end of a program, which [`restart`](Self::restart) begins.
+    pub(super) fn done_before(program: &Program) -> Self {
+        Progress { undone: 0, ..Self::new(program, |_| ()) }
+    }
+
+    /// The beginning again. Calls `free` with each step that waits for no other, in their order.
+    pub(super) fn restart(&mut self, free: impl FnMut(StepId)) {
+        self.undone = self.all.len();
+        self.left.copy_from_slice(&self.all);
+        (0..).zip(&self.all).filter(|(_, before)| **before == 0).map(|(id, _)| id).for_each(free);
     }
 
     /// A step is done. Calls `free` with each step that waits for no other step now.

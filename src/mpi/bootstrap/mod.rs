@@ -10,6 +10,8 @@ mod channel;
 pub(crate) mod communicators;
 mod exchange;
 mod host_carrier;
+#[cfg(mpi_sessions)]
+pub(crate) mod own_session;
 pub(crate) mod rdma;
 
 use std::ffi::c_int;

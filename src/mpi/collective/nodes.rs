@@ -41,7 +41,7 @@ pub(super) struct Nodes {
 }
 
 /// The places of processes that are on these nodes. Nodes are numbered as they occur.
-fn places<N: PartialEq>(nodes: &[N]) -> Vec<Place> {
+pub(super) fn places<N: PartialEq>(nodes: &[N]) -> Vec<Place> {
     // Of each node, its first process and the number of its processes.
     let mut found: Vec<(&N, u32)> = Vec::new();
     let place = |node| {

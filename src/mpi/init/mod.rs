@@ -21,6 +21,7 @@ use crate::mpi::progress::drive;
 use crate::mpi::progress::hook;
 use crate::mpi::request;
 use crate::mpi::request::task::pause::{self, task_multiple};
+use crate::mpi::window;
 use crate::runtime::config::{self, Collectives, Reach, Serve, Settings};
 use crate::runtime::process::{self, Host};
 use crate::runtime::{continuations, enter, progress, thread};
@@ -166,7 +167,7 @@ unsafe fn start() {
         collective::open(settings.collectives());
     }
     if settings.serve() != Serve::Off && !sessions && settings.collectives() != Collectives::Host {
-        collective::persistent::open(settings.collectives());
+        collective::persistent::open(settings.collectives(), &window::FOR_COLLECTIVES);
     }
     if settings.serve() != Serve::Off && needs_messages(&settings) {
         bootstrap::open_job();
@@ -372,6 +373,7 @@ fn finish() {
     if !started {
         return;
     }
+    collective::free_windows();
     complete_rest("MPI_Finalize");
     request::free_spare_requests();
     // Other processes may need this one until they get here too, and the host's own MPI_Finalize
@@ -391,7 +393,7 @@ fn finish() {
         hook::use_comm(None);
         request::use_comm(None);
         communicators::close_own();
-        session::settle();
+        bootstrap::own_session::settle();
         return;
     }
     collective::close();

@@ -64,6 +64,7 @@ macro_rules! constructor {
                 info: $info,
                 comm: $comm,
                 flavor: $flavor,
+                is_own: false,
             };
             let baseptr = None $(.or(Some($baseptr)))?;
             // SAFETY: the application's arguments, passed on.

@@ -10,6 +10,7 @@
 //! | `fortran` | the attributes, for Fortran |
 //! | `duplicate` | `MPIX_Win_dup` |
 //! | `free` | `MPI_Win_free` |
+//! | `for_collectives` | windows that this library makes for itself |
 //!
 //! The handle of a window of ours is a real window of the host without memory, of this process
 //! alone ([`HostWindow`]). So the host serves its name, its error handler, the application's own
@@ -43,6 +44,7 @@ mod attributes;
 mod constructors;
 mod counters;
 mod duplicate;
+mod for_collectives;
 mod fortran;
 mod free;
 mod handle;
@@ -52,6 +54,7 @@ mod memory;
 pub(crate) use attributes::{MPI_Win_get_attr, NOTIFICATION_VALUE_UB, is_ours};
 pub(crate) use counters::set_number;
 pub(crate) use duplicate::MPIX_Win_dup;
+pub(crate) use for_collectives::FOR_COLLECTIVES;
 
 /// The arguments of a constructor.
 struct Wanted {
@@ -62,6 +65,8 @@ struct Wanted {
     info: MPI_Info,
     comm: MPI_Comm,
     flavor: c_int,
+    /// It is for this library itself, whichever windows the application wants served.
+    is_own: bool,
 }
 
 impl Wanted {
@@ -179,7 +184,10 @@ fn create(wanted: &Wanted) -> Made {
     host_calls::comm_size(wanted.comm, &mut size);
     let keys = info::keys(wanted.info);
     let mut fault = wanted.fault().or(keys.as_ref().err().copied());
-    let keys = keys.unwrap_or_default();
+    let mut keys = keys.unwrap_or_default();
+    if wanted.is_own {
+        keys.serve = Some(true);
+    }
     let mut own = c_int::try_from(wanted.disp_unit).ok().and_then(|_| own_comm());
     own = own.filter(|_| bootstrap::wants(&keys, &settings));
     // Made before the agreement, since only this process learns whether its host has room for
@@ -276,7 +284,7 @@ fn without_counters(wanted: &Wanted, mut handle: MPI_Win, fault: Fault) -> Made 
 /// to the host.
 fn own_comm() -> Option<MPI_Comm> {
     #[cfg(mpi_sessions)]
-    if !world::has_world() && !crate::mpi::init::session::settle() {
+    if !world::has_world() && !bootstrap::own_session::settle() {
         return None;
     }
     communicators::own()

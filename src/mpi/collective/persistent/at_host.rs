@@ -59,7 +59,7 @@ impl PersistentCollective for AtHost {
         }
     }
 
-    fn calls_host(&self) -> bool {
+    fn without_guard(&self) -> bool {
         true
     }
 }

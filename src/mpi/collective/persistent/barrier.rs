@@ -1,6 +1,6 @@
 //! `MPI_Barrier_init`: a dissemination barrier over words that only rise.
 
-use super::{NotServed, scratch};
+use super::{NotServed, over_nodes, scratch, serves_always};
 use crate::collective::flags::Dissemination;
 use crate::mpi::collective::communicators::Carrier;
 use crate::runtime::collectives::{Advance, PersistentCollective};
@@ -28,6 +28,11 @@ impl PersistentCollective for Barrier {
 
 /// Sets up a barrier. Collective.
 pub(super) fn set_up(carrier: &mut Carrier) -> Result<Box<dyn PersistentCollective>, NotServed> {
+    if serves_always()
+        && let Some(made) = over_nodes::barrier(carrier)
+    {
+        return made;
+    }
     let barrier = Dissemination::new(carrier.me, carrier.ranks);
     let scratch = scratch(carrier, barrier.words())?;
     Ok(Box::new(Barrier { scratch, barrier }))

@@ -5,11 +5,10 @@
 //! The order of the folds in each part is that of the ranks, as without a division [CL-2].
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::NotServed;
 use super::folding::Folding;
 use super::movement::{Exchanged, LINE, Movement, Schedule, memory, place, slot_bytes};
+use super::{NotServed, serves_always};
 use crate::collective::steps::{Content, Mover, Pieces, Plan, Rings, Turn};
 use crate::mpi::collective::communicators::Carrier;
 use crate::runtime::collectives::PersistentCollective;
@@ -22,13 +21,10 @@ use crate::transport::crossing::{Stores, copy_in, copy_out};
 const FEWEST: usize = 4;
 const SHORTEST: usize = 8192;
 
-/// `MPIX_RMA_COLLECTIVES=always`: also where ranks outnumber cores. There the second round costs
-/// more than it saves: with 4 ranks on 2 cores, an allreduce takes twice as long.
-pub(super) static ALWAYS: AtomicBool = AtomicBool::new(false);
-
-/// Whether this process would divide reductions.
+/// Whether this process would divide reductions. Where ranks outnumber cores, the second round
+/// costs more than it saves: with 4 ranks on 2 cores, an allreduce takes twice as long.
 pub(super) fn is_wanted() -> bool {
-    ALWAYS.load(Ordering::Relaxed) || !oversubscribed()
+    serves_always() || !oversubscribed()
 }
 
 /// Whether it saves time to divide a collective, whose longest content has so many bytes. The same

@@ -58,7 +58,7 @@ impl PersistentCollective for Halo {
         }
     }
 
-    fn calls_host(&self) -> bool {
+    fn without_guard(&self) -> bool {
         true
     }
 }

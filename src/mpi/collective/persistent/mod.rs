@@ -6,6 +6,7 @@
 //!   host's checks.
 //! - [`barrier`], [`movement`], [`divided`], [`in_place`]: schedules of this library. [`moves`]:
 //!   what each call moves. [`folding`]: sums. [`windows`]: the windows that have buffers.
+//! - [`over_nodes`]: schedules of several nodes.
 //! - [`neighbour_calls`], [`neighbours`], [`neighbours_at_host`], [`halo`], [`mates`],
 //!   [`messages`]: neighbour collectives [CL-6].
 //!
@@ -30,8 +31,10 @@ mod moves;
 mod neighbour_calls;
 mod neighbours;
 mod neighbours_at_host;
+mod over_nodes;
 mod windows;
 
+pub(crate) use over_nodes::WindowCalls;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -47,11 +50,26 @@ use crate::transport::shm::Scratch;
 
 /// Whether persistent collectives may be served by this library.
 static OPEN: AtomicBool = AtomicBool::new(false);
+/// See [`serves_always`].
+static ALWAYS: AtomicBool = AtomicBool::new(false);
 
 /// Lets this library serve persistent collectives. All processes of the job call it, or none.
-pub(crate) fn open(setting: Collectives) {
-    divided::ALWAYS.store(setting == Collectives::Always, Ordering::Relaxed);
+pub(crate) fn open(setting: Collectives, calls: &'static WindowCalls) {
+    over_nodes::use_calls(calls);
+    ALWAYS.store(setting == Collectives::Always, Ordering::Relaxed);
     OPEN.store(true, Ordering::Release);
+}
+
+/// Whether schedules are used that are known to be slower on some machines, too
+/// (`MPIX_RMA_COLLECTIVES=always`). All processes have the same answer.
+fn serves_always() -> bool {
+    ALWAYS.load(Ordering::Relaxed)
+}
+
+/// Frees the windows of persistent collectives. Collective over the job. Call it before MPI is
+/// finalized, while windows are served.
+pub(super) fn free_windows() {
+    over_nodes::free_all();
 }
 
 /// Ends all persistent collectives. Call it before MPI is finalized.
@@ -140,5 +158,6 @@ fn note_left(call: &'static str, reason: &'static str, me: u32) {
 /// A communicator ends. Its collectives go on.
 pub(super) fn forget(comm: MPI_Comm) {
     collectives::forget_comm(comm.key());
+    over_nodes::forget(comm);
     checks::forget(comm);
 }

@@ -10,7 +10,7 @@ use std::ffi::c_void;
 use std::ops::{Range, RangeInclusive};
 
 use super::folding::Folding;
-use super::{NotServed, divided, in_place, scratch};
+use super::{NotServed, divided, in_place, over_nodes, scratch, serves_always};
 use crate::collective::steps::{Content, DEPTH, INLINE, Mover, Pieces, Plan, Rings, Turn};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
@@ -23,7 +23,7 @@ use crate::transport::copy;
 use crate::transport::crossing::{Stores, copy_in, copy_out};
 use crate::transport::datatype::Combine;
 use crate::transport::datatype::element::reduction;
-use crate::transport::shm::Scratch;
+use crate::transport::shm::{self, Scratch};
 
 /// Most processes of a communicator that has schedules. Each reads what all others publish.
 const RANKS_MAX: u32 = 64;
@@ -94,8 +94,8 @@ pub(super) fn part(buffer: *const c_void, size: usize, from: i64, count: i64) ->
 }
 
 /// What a process tells the others: whether it can, the call, the reduction, whether it would
-/// divide reductions, then the bytes to each and from each.
-const HEAD: usize = 4;
+/// divide reductions, its node, then the bytes to each and from each.
+const HEAD: usize = 7;
 
 /// Lengths and terms of all processes.
 pub(super) struct Exchanged {
@@ -111,7 +111,8 @@ impl Exchanged {
             let code = movement.combine.map_or(0, |combine| {
                 1 + u64::from(combine.element.0) + (u64::from(combine.reduction.0) << 8)
             });
-            mine[..HEAD].copy_from_slice(&[1, movement.call, code, divided::is_wanted().into()]);
+            mine[..4].copy_from_slice(&[1, movement.call, code, divided::is_wanted().into()]);
+            mine[4..HEAD].copy_from_slice(&shm::node().unwrap_or_default());
             for at in 0..ranks {
                 mine[HEAD + at] = movement.sends[at].bytes as u64;
                 mine[HEAD + ranks + at] = movement.receives[at].bytes as u64;
@@ -133,6 +134,12 @@ impl Exchanged {
     /// Whether all processes would divide reductions.
     pub(super) fn all_divide(&self) -> bool {
         (0..self.ranks).all(|rank| self.of_rank(rank)[3] != 0)
+    }
+
+    /// The nodes of all processes.
+    fn nodes(&self) -> Vec<over_nodes::Node> {
+        let node_of = |rank| self.of_rank(rank)[4..HEAD].try_into().unwrap_or_default();
+        (0..self.ranks).map(node_of).collect()
     }
 
     /// Bytes from one process to another.
@@ -225,6 +232,11 @@ pub(super) fn set_up(
     };
     exchanged.agree()?;
     let movement = movement.expect("all processes have one");
+    if serves_always()
+        && let Some(order) = over_nodes::order(&exchanged.nodes())
+    {
+        return over_nodes::set_up(carrier, order, &exchanged, &movement);
+    }
     let me = carrier.me as usize;
     // All processes have the same layout of slots and the same number of steps.
     let most = |pairs: &mut dyn Iterator<Item = (usize, usize)>| {

@@ -1,0 +1,193 @@
+//! Persistent collectives of several nodes, on schedules of puts with notifications [CL-5]. On
+//! request only: over TCP they are slower than the host's (`docs/design/collectives.md`).
+//!
+//! [`plan`]: the programs of `collective::nodes` that a collective runs. [`memory`]: where their
+//! areas and counters are. [`window`]: the window that has them, which is in an epoch for all
+//! processes all the time. Every sweep of this process advances the program: it does what the
+//! counters allow, and puts to other nodes through the engine.
+
+mod memory;
+mod plan;
+mod window;
+
+use super::NotServed;
+use super::movement::{Exchanged, Movement};
+use crate::collective::nodes::Repeated;
+use crate::mpi::abi::sys::*;
+use crate::mpi::collective::communicators::Carrier;
+use crate::mpi::collective::nodes;
+use crate::runtime::collectives::{Advance, CollectiveFailure, PersistentCollective};
+use crate::runtime::enter;
+use crate::runtime::registry::Registry;
+use crate::transport::shm::{self, Bootstrap};
+use memory::{Access, Memory, Sums, Terms, layouts};
+use plan::{Order, Parts, Plan};
+pub(crate) use window::WindowCalls;
+pub(in crate::mpi::collective) use window::{forget, free_all, use_calls};
+
+/// The node of a process. Zeros: unknown.
+pub(super) type Node = [u64; 3];
+
+/// Most bytes of a process's memory.
+const MEMORY_MAX: usize = 1 << 30;
+
+/// A collective of several nodes.
+struct OverNodes {
+    repeated: Repeated,
+    memory: Memory,
+    window: window::InUse,
+}
+
+/// The outcome if another node cannot be reached.
+#[cold]
+fn broken() -> Advance {
+    const TEXT: &str = "a process of another node cannot be reached any more";
+    Advance::Failed(CollectiveFailure { class: MPI_ERR_OTHER, text: TEXT })
+}
+
+impl OverNodes {
+    fn step(&mut self, windows: &mut Registry) -> Advance {
+        let OverNodes { repeated, memory, window: in_use } = self;
+        let Some(window) = windows.get_mut(in_use.0) else { return broken() };
+        let mut moved = memory.pass_on(window);
+        let mut access = Access { memory, window, refused: false };
+        moved |= repeated.advance(&mut access);
+        if access.refused || window.port.is_broken() {
+            return broken();
+        }
+        if moved {
+            windows.attend(in_use.0);
+        }
+        if repeated.is_done() && memory.has_arrived() {
+            memory.deliver();
+            return Advance::Complete;
+        }
+        Advance::Pending { moved }
+    }
+}
+
+impl PersistentCollective for OverNodes {
+    fn start(&mut self) -> Advance {
+        self.repeated.start();
+        self.step(&mut enter().windows)
+    }
+
+    fn advance(&mut self) -> Advance {
+        Advance::Pending { moved: false }
+    }
+
+    fn sweep(&mut self, windows: &mut Registry) -> Advance {
+        self.step(windows)
+    }
+
+    fn finish(&mut self) -> Advance {
+        let mut guard = enter();
+        let host = guard.host;
+        guard.poll_network();
+        if let Some(window) = guard.windows.get_mut(self.window.0) {
+            window.advance(&host);
+        }
+        self.step(&mut guard.windows)
+    }
+
+    fn without_guard(&self) -> bool {
+        true
+    }
+}
+
+/// The order of processes on these nodes, by rank, if there are several of them. `None`: there is
+/// one, or a process does not know its own.
+pub(super) fn order(ids: &[Node]) -> Option<Order> {
+    let several = ids.iter().any(|id| *id != ids[0]) && !ids.contains(&[0; 3]);
+    several.then(|| Order::of(&nodes::places(ids)))
+}
+
+/// Sets up a barrier, if the processes are on several nodes. Collective.
+pub(super) fn barrier(
+    carrier: &mut Carrier,
+) -> Option<Result<Box<dyn PersistentCollective>, NotServed>> {
+    let mine = shm::node().unwrap_or_default();
+    let mut all = vec![0; size_of::<Node>() * carrier.ranks as usize];
+    carrier.allgather(&mine.map(u64::to_ne_bytes).concat(), &mut all);
+    let words: Vec<u64> =
+        all.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+    let order = order(words.as_chunks::<3>().0).filter(|_| !carrier.failed)?;
+    let plan = Plan::barrier(&order);
+    Some(make(carrier, order, plan, (Parts::new(), Parts::new()), None))
+}
+
+/// Sets up a collective that moves data. Collective.
+pub(super) fn set_up(
+    carrier: &mut Carrier,
+    order: Order,
+    exchanged: &Exchanged,
+    movement: &Movement,
+) -> Result<Box<dyn PersistentCollective>, NotServed> {
+    let Some(plan) = Plan::of(&order, exchanged, movement) else {
+        return Err(NotServed::LeftToHost("no schedule over several nodes does what it does"));
+    };
+    let parts = plan::parts(&order, exchanged, movement, carrier.me as usize);
+    make(carrier, order, plan, parts, Some(movement))
+}
+
+/// Makes the window, and the collective. Collective.
+fn make(
+    carrier: &mut Carrier,
+    order: Order,
+    plan: Plan,
+    (sends, receives): (Parts, Parts),
+    movement: Option<&Movement>,
+) -> Result<Box<dyn PersistentCollective>, NotServed> {
+    let sums = [Sums::of(&order, &plan.programs), Sums::of(&order, &plan.gates)];
+    let layouts = layouts(&plan, &sums);
+    if layouts.iter().any(|layout| layout.bytes() > MEMORY_MAX) {
+        return Err(NotServed::LeftToHost("its buffers between the nodes would be too long"));
+    }
+    let me = order.positions[carrier.me as usize];
+    let own = &layouts[me as usize];
+    const NONE: &str = "the nodes cannot have a window for it";
+    let made = window::make(carrier, own.bytes(), own.lines());
+    let window = made.ok_or(NotServed::LeftToHost(NONE))?;
+    let bases = bases(&order, me, &window);
+    if let Some(bases) = &bases {
+        // The exchange below orders this before all others' counting.
+        own.clear(bases[me as usize]);
+    }
+    let mut all = vec![0; carrier.ranks as usize];
+    carrier.allgather(&[u8::from(bases.is_some())], &mut all);
+    let Some(bases) = bases.filter(|_| !carrier.failed && !all.contains(&0)) else {
+        return Err(NotServed::LeftToHost("the processes of a node share no memory"));
+    };
+    let Plan { programs, gates, unit } = plan;
+    let program = |all: Vec<_>| all.into_iter().nth(me as usize);
+    let main = program(programs).expect("each process has a program");
+    let [_, received, ..] = main.areas();
+    let terms = Terms {
+        me,
+        unit,
+        combine: movement.and_then(|movement| movement.combine),
+        sends,
+        receives,
+        received: received as usize * unit,
+    };
+    let gate = program(gates).map(|gate| (gate, &sums[1].totals));
+    let repeated = Repeated::new((main, &sums[0].totals), gate);
+    let memory = Memory::new(terms, order, (layouts, bases), &sums);
+    Ok(Box::new(OverNodes { repeated, memory, window }))
+}
+
+/// Where the memory of each process is here, by position. 0: on another node. `None`: the processes
+/// of this node do not map each other's.
+fn bases(order: &Order, me: u32, window: &window::InUse) -> Option<Vec<usize>> {
+    let guard = enter();
+    let window = guard.windows.get(window.0)?;
+    let node = order.placement.node_of(me);
+    (0..)
+        .zip(&order.ranks)
+        .map(|(at, rank)| match at {
+            at if order.placement.node_of(at) != node => Some(0),
+            at if at == me => Some(window.port.base().0),
+            _ => window.port.mapped_target(*rank).map(|memory| memory.base as usize),
+        })
+        .collect()
+}

@@ -1,0 +1,209 @@
+//! The programs of a persistent collective over several nodes, and how the application's buffers
+//! correspond to their areas. Pure functions of what all processes know.
+
+use super::super::movement::{Exchanged, Movement, Part};
+use crate::collective::nodes::alltoallv::NodePlan;
+use crate::collective::nodes::{
+    Allreduce, Broadcast, Placement, Program, allgather, barrier, broadcast,
+};
+use crate::mpi::collective::nodes::Place;
+
+/// Processes by node. Those of a node have consecutive *positions*, in the order of their ranks.
+pub(in crate::mpi::collective::persistent) struct Order {
+    pub(super) placement: Placement,
+    /// By position.
+    pub(super) ranks: Vec<u32>,
+    /// By rank.
+    pub(super) positions: Vec<u32>,
+}
+
+impl Order {
+    pub(super) fn of(places: &[Place]) -> Self {
+        let mut ranks: Vec<u32> = (0..places.len() as u32).collect();
+        ranks.sort_by_key(|rank| places[*rank as usize].node);
+        let mut positions = vec![0; ranks.len()];
+        (0..).zip(&ranks).for_each(|(at, rank)| positions[*rank as usize] = at);
+        let nodes = places.iter().map(|place| place.node + 1).max().unwrap_or(0);
+        let mut sizes = vec![0; nodes as usize];
+        places.iter().for_each(|place| sizes[place.node as usize] += 1);
+        Order { placement: Placement::of(&sizes), ranks, positions }
+    }
+}
+
+/// How a collective runs over nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// From the process at this position.
+    Broadcast(u32),
+    /// All have the sum of contributions of so many elements, and some need all of it, or a part.
+    Allreduce(u32),
+    Allgather,
+    /// A block from each to each, which may be empty.
+    Exchange,
+}
+
+/// The programs of all processes, by position.
+pub(super) struct Plan {
+    pub(super) programs: Vec<Program>,
+    /// Gates, if the programs need any.
+    pub(super) gates: Vec<Program>,
+    /// Bytes for which each byte of a program stands: those of an element that is reduced.
+    pub(super) unit: usize,
+}
+
+/// Radix of trees and rounds between nodes.
+const RADIX: u32 = 4;
+/// Most bytes of the sums of all nodes that each node receives. Longer contributions are reduced in
+/// segments.
+const GATHERED_MAX: usize = 64 * 1024;
+/// Bytes of a piece of a broadcast, so that a node forwards one while the next arrives.
+const PIECE: usize = 64 * 1024;
+/// Most bytes of an area, in units.
+const AREA_MAX: usize = 1 << 30;
+
+/// The shape of a collective that all processes have called with what was exchanged. `None`: there
+/// is no program for it.
+fn shape(order: &Order, exchanged: &Exchanged, movement: &Movement) -> Option<Shape> {
+    let ranks = exchanged.ranks;
+    let sent = |from, to| exchanged.sent(from, to);
+    let all = || exchanged.pairs();
+    if let Some(combine) = movement.combine {
+        let bytes = match movement.is_same {
+            true => all().map(|(from, to)| sent(from, to)).max().unwrap_or(0),
+            false => (0..ranks).map(|to| sent(0, to)).sum(),
+        };
+        // Each process gets contributions of all or of none.
+        let is_whole = all().all(|(from, to)| sent(from, to) == sent(0, to));
+        let is_even = !movement.is_same || (0..ranks).all(|to| [0, bytes].contains(&sent(0, to)));
+        let elements = u32::try_from(bytes / usize::from(combine.extent)).ok()?;
+        return (is_whole && is_even).then_some(Shape::Allreduce(elements));
+    }
+    let is_sender = |from: &usize| (0..ranks).any(|to| sent(*from, to) > 0);
+    let root = (0..ranks).find(is_sender);
+    if let Some(root) = root.filter(|_| movement.is_same) {
+        let bytes = (0..ranks).map(|to| sent(root, to)).max().unwrap_or(0);
+        let to_all = |from| (0..ranks).all(|to| to == root || sent(from, to) == bytes);
+        if (root + 1..ranks).all(|from| !is_sender(&from)) && sent(root, root) == 0 && to_all(root)
+        {
+            return Some(Shape::Broadcast(order.positions[root]));
+        }
+        if all().all(|(from, to)| sent(from, to) == sent(from, from)) {
+            return Some(Shape::Allgather);
+        }
+    }
+    Some(Shape::Exchange)
+}
+
+impl Plan {
+    fn new(order: &Order, programs: Vec<Program>, is_gated: bool, unit: usize) -> Self {
+        let ranks = if is_gated { 0..order.placement.ranks() } else { 0..0 };
+        let gates = ranks.map(|me| barrier(&order.placement, me, RADIX)).collect();
+        Plan { programs, gates, unit }
+    }
+
+    /// Of a barrier.
+    pub(super) fn barrier(order: &Order) -> Self {
+        let placement = &order.placement;
+        let programs = (0..placement.ranks()).map(|me| barrier(placement, me, RADIX)).collect();
+        Self::new(order, programs, false, 1)
+    }
+
+    /// Of a collective that moves data. `None`, in all processes: there is no program.
+    pub(super) fn of(order: &Order, exchanged: &Exchanged, movement: &Movement) -> Option<Self> {
+        let shape = shape(order, exchanged, movement)?;
+        let placement = &order.placement;
+        let (nodes, all) = (placement.nodes(), || 0..placement.ranks());
+        let sent = |from: u32, to: u32| {
+            let [from, to] = [from, to].map(|at| order.ranks[at as usize] as usize);
+            exchanged.sent(from, to)
+        };
+        let pairs = || all().flat_map(|from| all().map(move |to| (from, to)));
+        let bytes = pairs().map(|(from, to)| sent(from, to)).fold(0, usize::saturating_add);
+        if bytes > AREA_MAX {
+            return None;
+        }
+        let size = |from, to| sent(from, to) as u32;
+        match shape {
+            Shape::Broadcast(root) => {
+                let bytes = all().map(|to| size(root, to)).max().unwrap_or(0);
+                let pieces = (bytes as usize).div_ceil(PIECE).max(1) as u32;
+                let how = Broadcast { root, radix: RADIX, pieces };
+                let programs = all().map(|me| broadcast(placement, me, bytes, how)).collect();
+                Some(Self::new(order, programs, true, 1))
+            }
+            Shape::Allreduce(elements) => {
+                let unit = usize::from(movement.combine.map_or(1, |combine| combine.extent));
+                let gathers = elements as usize * unit * nodes as usize <= GATHERED_MAX;
+                let algorithm = match gathers {
+                    true => Allreduce::Gather { radix: RADIX },
+                    false => Allreduce::Direct,
+                };
+                let programs = all().map(|me| algorithm.program(placement, me, elements)).collect();
+                Some(Self::new(order, programs, false, unit))
+            }
+            Shape::Allgather => {
+                let sizes: Vec<u32> = all().map(|from| size(from, from)).collect();
+                let of_node = |node| placement.members(node).any(|at| sizes[at as usize] > 0);
+                let is_gated = !(0..nodes).all(of_node);
+                let programs = all().map(|me| allgather(placement, me, &sizes)).collect();
+                Some(Self::new(order, programs, is_gated, 1))
+            }
+            Shape::Exchange => {
+                let plans: Vec<NodePlan<'_>> =
+                    (0..nodes).map(|node| NodePlan::new(placement, node, &size)).collect();
+                let program = |me| {
+                    let node = placement.node_of(me) as usize;
+                    plans[node].program(me, |to| plans[to as usize].arrivals()[node])
+                };
+                // Everybody waits for everybody, if something comes from each other node.
+                let gets = |me, node| placement.members(node).any(|from| size(from, me) > 0);
+                let waits = |me| {
+                    let own = placement.node_of(me);
+                    (0..nodes).all(|node| node == own || gets(me, node))
+                };
+                let is_gated = !all().all(waits);
+                Some(Self::new(order, all().map(program).collect(), is_gated, 1))
+            }
+        }
+    }
+}
+
+/// Parts of the application's buffers, and where they are in an area of the program, in bytes.
+pub(super) type Parts = Vec<(usize, Part)>;
+
+/// Parts that follow one another, without the empty ones.
+fn in_a_row(parts: impl Iterator<Item = Part>) -> Parts {
+    let mut at = 0;
+    let place = |part: Part| {
+        let begin = at;
+        at += part.bytes;
+        (begin, part)
+    };
+    parts.map(place).filter(|(_, part)| part.bytes > 0).collect()
+}
+
+/// What this process sends and receives, as parts of its areas.
+pub(super) fn parts(
+    order: &Order,
+    exchanged: &Exchanged,
+    movement: &Movement,
+    me: usize,
+) -> (Parts, Parts) {
+    let Movement { sends, receives, .. } = movement;
+    let by_position =
+        |parts: &[Part]| in_a_row(order.ranks.iter().map(|rank| parts[*rank as usize]));
+    let first =
+        |parts: &[Part]| in_a_row(parts.iter().copied().find(|part| part.bytes > 0).into_iter());
+    match shape(order, exchanged, movement) {
+        Some(Shape::Allreduce(_)) if movement.is_same => (first(sends), first(receives)),
+        Some(Shape::Allreduce(_)) => {
+            // The contribution is in the order of the ranks.
+            let before = (0..me).map(|to| exchanged.sent(me, to)).sum();
+            let result = first(receives).into_iter().map(|(_, part)| (before, part)).collect();
+            (in_a_row(sends.iter().copied()), result)
+        }
+        Some(Shape::Broadcast(_)) => (first(sends), first(receives)),
+        Some(Shape::Allgather) => (first(sends), by_position(receives)),
+        _ => (by_position(sends), by_position(receives)),
+    }
+}
