@@ -246,13 +246,17 @@ fn broadcasts_in_a_row() {
     }
 }
 
+/// The size of the block of a process, or from one to another.
+type SizeOf<'a> = dyn Fn(u32) -> u32 + 'a;
+type SizeFromTo<'a> = dyn Fn(u32, u32) -> u32 + 'a;
+
 /// With an empty block in each node but one, nobody waits for the others.
 #[test]
 fn allgathers_in_a_row() {
     for nodes in placements() {
         let ranks = nodes.ranks();
         let few = |me: u32| if me == ranks - 1 { 5 } else { 0 };
-        let sizes: [(&dyn Fn(u32) -> u32, bool); 3] =
+        let sizes: [(&SizeOf<'_>, bool); 3] =
             [(&|_| 3, false), (&|me| (me * 7) % 5, true), (&few, true)];
         for (size, is_gated) in sizes {
             let sizes: Vec<u32> = (0..ranks).map(size).collect();
@@ -269,7 +273,7 @@ fn allgathers_in_a_row() {
 fn alltoallvs_in_a_row() {
     for nodes in placements() {
         let ranks = nodes.ranks();
-        let sizes: [(&dyn Fn(u32, u32) -> u32, bool); 4] = [
+        let sizes: [(&SizeFromTo<'_>, bool); 4] = [
             (&|_, _| 3, false),
             (&|from, to| (from * 7 + to * 13) % 5, true),
             // A gather and a scatter.

@@ -207,3 +207,25 @@ pub(super) fn parts(
         _ => (by_position(sends), by_position(receives)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mpi::collective::nodes::places;
+
+    #[test]
+    fn processes_of_a_node_have_consecutive_positions() {
+        let order = Order::of(&places(&["x", "y", "x", "z", "y"]));
+        assert_eq!(order.ranks, [0, 2, 1, 4, 3]);
+        assert_eq!(order.positions, [0, 2, 1, 4, 3]);
+        assert_eq!(order.placement, Placement::of(&[2, 2, 1]));
+    }
+
+    #[test]
+    fn parts_follow_one_another() {
+        let part = |bytes| Part { bytes, ..Part::NONE };
+        let places = |parts: Parts| parts.iter().map(|(at, part)| (*at, part.bytes)).collect();
+        let found: Vec<(usize, usize)> = places(in_a_row([3, 0, 5].map(part).into_iter()));
+        assert_eq!(found, [(0, 3), (3, 5)]);
+    }
+}
