@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use mpix_rma::collective::nodes::alltoallv::NodePlan;
 use mpix_rma::collective::nodes::{
-    Allreduce, Area, Broadcast, Counter, Kind, Machine, Move, Place, Placement, Program, Repeated,
+    Allreduce, Area, Block, Broadcast, Counter, Machine, Move, Place, Placement, Program, Repeated,
     Totals, Turn, add_totals, allgather, barrier, broadcast,
 };
 
@@ -33,13 +33,9 @@ struct Shared {
     contributions: Vec<Vec<u8>>,
 }
 
-fn number(area: Area) -> usize {
-    mpix_rma::collective::nodes::AREAS.iter().position(|other| *other == area).expect("one of four")
-}
-
 impl Shared {
     fn bytes(&mut self, turn: Turn, place: Place, bytes: u32) -> &mut [u8] {
-        let area = number(place.area);
+        let area = place.area.number();
         // A process has one `Receive`, which is its own.
         let set = if place.area == Area::Receive { 0 } else { turn.set };
         let length = self.areas[place.rank as usize][area] as usize;
@@ -92,22 +88,13 @@ impl Machine for Process<'_> {
             assert!(!self.is_far(place.rank));
             assert!(place.area != Area::Receive || place.rank == self.me, "{moves:?}");
         }
-        let mut with = match moves.kind {
-            Kind::Combine(with) => Some(with),
-            _ => None,
-        };
-        for piece in program.pieces(moves).iter().filter(|piece| piece.bytes > 0) {
-            for (from, to) in piece.blocks() {
-                let mut data = self.shared.bytes(turn, moves.from.plus(from), piece.bytes).to_vec();
-                if matches!(moves.kind, Kind::Fold | Kind::Combine(_)) {
-                    let other = with.take().unwrap_or(moves.to).plus(to);
-                    let other = self.shared.bytes(turn, other, piece.bytes);
-                    data.iter_mut()
-                        .zip(other)
-                        .for_each(|(sum, byte)| *sum = sum.wrapping_add(*byte));
-                }
-                self.shared.bytes(turn, moves.to.plus(to), piece.bytes).copy_from_slice(&data);
+        for Block { from, to, with, bytes } in program.blocks(moves) {
+            let mut data = self.shared.bytes(turn, from, bytes).to_vec();
+            if let Some(with) = with {
+                let other = self.shared.bytes(turn, with, bytes);
+                data.iter_mut().zip(other).for_each(|(sum, byte)| *sum = sum.wrapping_add(*byte));
             }
+            self.shared.bytes(turn, to, bytes).copy_from_slice(&data);
         }
     }
 

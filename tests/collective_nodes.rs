@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use mpix_rma::collective::nodes::alltoallv::{NodePlan, pairwise};
 use mpix_rma::collective::nodes::halo::{Grid, NodeHalo};
 use mpix_rma::collective::nodes::{
-    AREAS, Allreduce, Area, Broadcast, Counter, Kind, Move, Place, Placement, Program, Progress,
+    Allreduce, Area, Block, Broadcast, Counter, Kind, Move, Place, Placement, Program, Progress,
     StepId, barrier, broadcast,
 };
 
@@ -67,12 +67,11 @@ impl World {
     }
 
     fn area(&mut self, rank: u32, area: Area) -> &mut Vec<u8> {
-        let at = AREAS.iter().position(|other| *other == area).expect("one of four");
-        &mut self.memory[rank as usize][at]
+        &mut self.memory[rank as usize][area.number()]
     }
 
-    fn bytes(&mut self, place: Place, at: u32, bytes: u32) -> &mut [u8] {
-        &mut self.area(place.rank, place.area)[(place.at + at) as usize..][..bytes as usize]
+    fn bytes(&mut self, place: Place, bytes: u32) -> &mut [u8] {
+        &mut self.area(place.rank, place.area)[place.at as usize..][..bytes as usize]
     }
 
     fn shares_node(&self, me: u32, other: u32) -> bool {
@@ -80,23 +79,15 @@ impl World {
     }
 
     fn apply(&mut self, me: u32, moves: &Move) {
-        let pieces = self.programs[me as usize].pieces(moves).to_vec();
-        let mut with = match moves.kind {
-            Kind::Combine(with) => Some(with),
-            _ => None,
-        };
-        for piece in pieces {
-            for (from, to) in piece.blocks() {
-                let mut data = self.bytes(moves.from, from, piece.bytes).to_vec();
-                let folds = matches!(moves.kind, Kind::Fold | Kind::Combine(_));
-                if folds {
-                    let other = with.take().unwrap_or(moves.to);
-                    let mut sum = self.bytes(other, to, piece.bytes).to_vec();
-                    (self.fold)(&data, &mut sum);
-                    data = sum;
-                }
-                self.bytes(moves.to, to, piece.bytes).copy_from_slice(&data);
+        let blocks: Vec<Block> = self.programs[me as usize].blocks(moves).collect();
+        for Block { from, to, with, bytes } in blocks {
+            let mut data = self.bytes(from, bytes).to_vec();
+            if let Some(with) = with {
+                let mut sum = self.bytes(with, bytes).to_vec();
+                (self.fold)(&data, &mut sum);
+                data = sum;
             }
+            self.bytes(to, bytes).copy_from_slice(&data);
         }
     }
 

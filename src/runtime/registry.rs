@@ -383,14 +383,6 @@ impl Registry {
         self.handles.get(&handle.0).copied()
     }
 
-    /// The number of the window of ours with this handle.
-    pub(crate) fn id_of(&self, handle: HostHandle) -> Option<WindowId> {
-        match self.state(handle)? {
-            HandleState::Ours(id, _) | HandleState::Recording(id, _) => Some(id),
-            HandleState::Host | HandleState::Freed => None,
-        }
-    }
-
     /// Has the next sweeps visit this window.
     #[inline(never)]
     pub(crate) fn attend(&mut self, id: WindowId) {

@@ -19,7 +19,7 @@ pub use allgather::allgather;
 pub use allreduce::Allreduce;
 pub use placement::Placement;
 pub use program::{
-    AREAS, Area, Await, Counter, Kind, Move, Piece, Place, Program, Progress, Step, StepId,
+    AREAS, Area, Await, Block, Counter, Kind, Move, Piece, Place, Program, Progress, Step, StepId,
 };
 pub use runner::{Machine, Repeated, Totals, Turn, add_totals};
 pub use spread::{Broadcast, barrier, broadcast};

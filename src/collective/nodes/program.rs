@@ -23,6 +23,14 @@ pub enum Area {
     Inbox,
 }
 
+impl Area {
+    /// Its place in [`AREAS`].
+    #[must_use]
+    pub fn number(self) -> usize {
+        self as usize
+    }
+}
+
 /// All areas, in the order of [`Program::areas`].
 pub const AREAS: [Area; 4] = [Area::Send, Area::Receive, Area::Work, Area::Inbox];
 
@@ -117,6 +125,19 @@ pub struct Move {
     pieces: (u32, u32),
 }
 
+/// A block that a step moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// The source.
+    pub from: Place,
+    /// The destination.
+    pub to: Place,
+    /// In a reduction, the other operand.
+    pub with: Option<Place>,
+    /// Its bytes, not 0.
+    pub bytes: u32,
+}
+
 /// A wait for a counter of a process of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Await {
@@ -192,6 +213,24 @@ impl Program {
     #[must_use]
     pub fn pieces(&self, moves: &Move) -> &[Piece] {
         &self.pieces[moves.pieces.0 as usize..moves.pieces.1 as usize]
+    }
+
+    /// The blocks that a step moves.
+    pub fn blocks(&self, moves: &Move) -> impl Iterator<Item = Block> {
+        let Move { kind, from, to, .. } = *moves;
+        // What is combined with the first block is reduced with the further ones.
+        let mut first = match kind {
+            Kind::Combine(with) => Some(with),
+            _ => None,
+        };
+        let reduces = matches!(kind, Kind::Fold | Kind::Combine(_));
+        let pieces = self.pieces(moves).iter().filter(|piece| piece.bytes > 0);
+        pieces.flat_map(|piece| piece.blocks().map(|at| (at, piece.bytes))).map(
+            move |((source, target), bytes)| {
+                let with = reduces.then(|| first.take().unwrap_or(to).plus(target));
+                Block { from: from.plus(source), to: to.plus(target), with, bytes }
+            },
+        )
     }
 
     /// Bytes and blocks that a step moves.

@@ -30,13 +30,7 @@ mod serve;
 mod varying;
 
 pub(crate) use communicators::open;
-pub(crate) use persistent::WindowCalls;
-
-/// Frees the windows that collectives have. Collective over the job. Call it before MPI is
-/// finalized, while windows are served.
-pub(crate) fn free_windows() {
-    persistent::free_windows();
-}
+pub(crate) use persistent::{WindowCalls, free_windows};
 
 /// Turns schedules off, and frees all that collectives keep. Call it before MPI is finalized.
 pub(crate) fn close() {

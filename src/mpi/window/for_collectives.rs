@@ -25,8 +25,8 @@ fn make(comm: MPI_Comm, bytes: usize, counters: u32) -> Option<(MPI_Win, WindowI
         is_own: true,
     };
     let Made::Ours(mut window, _) = create(&wanted) else { return None };
-    let guard = enter();
-    let id = guard.windows.id_of(HostHandle(window.key())).expect("it was made just now");
+    let mut guard = enter();
+    let id = guard.windows.ours(HostHandle(window.key())).expect("it was made just now");
     if set_number(guard, id, counters as c_int).is_err() {
         // SAFETY: a window of ours. All processes free it, since it failed in all.
         unsafe { MPI_Win_free(&raw mut window) };

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use super::super::script::byte_op;
 use crate::collective::nodes::{
-    AREAS, Area, Await, Counter, Kind, Move, Place, Program, Progress, Step, StepId,
+    Area, Await, Block, Counter, Kind, Move, Place, Program, Progress, Step, StepId,
 };
 use crate::engine::{
     Assert, Notification, Op, OpKind, Port, Posted, Rank, ReorderFlags, SyncError, Ticket, Window,
@@ -59,10 +59,6 @@ pub(super) struct Driver {
     buffer: Vec<u8>,
 }
 
-fn index(area: Area) -> usize {
-    AREAS.iter().position(|other| *other == area).unwrap_or(0)
-}
-
 impl Driver {
     pub(super) fn new(
         parameters: Parameters,
@@ -101,7 +97,7 @@ impl Driver {
 
     /// The memory of a process.
     pub(super) fn area(&mut self, rank: Rank, area: Area) -> &mut Vec<u8> {
-        &mut self.processes[rank as usize].memory[index(area)]
+        &mut self.processes[rank as usize].memory[area.number()]
     }
 
     /// The network.
@@ -313,26 +309,18 @@ impl Driver {
     /// Moves the contents. A put's are at the target at once; no step reads them before the
     /// notification.
     fn transfer(&mut self, rank: Rank, moves: &Move) {
-        let pieces = self.processes[rank as usize].program.pieces(moves).to_vec();
-        let mut with = match moves.kind {
-            Kind::Combine(with) => Some(with),
-            _ => None,
-        };
-        let folds = matches!(moves.kind, Kind::Fold | Kind::Combine(_));
+        let blocks: Vec<_> = self.processes[rank as usize].program.blocks(moves).collect();
         let mut buffer = std::mem::take(&mut self.buffer);
-        for piece in pieces {
-            for (from, to) in piece.blocks() {
-                buffer.clear();
-                buffer.extend_from_slice(self.bytes(moves.from.plus(from), piece.bytes));
-                if folds {
-                    let other = with.take().unwrap_or(moves.to).plus(to);
-                    let operand = self.bytes(other, piece.bytes).iter();
-                    buffer.iter_mut().zip(operand).for_each(|(sum, byte)| {
-                        *sum = sum.wrapping_add(*byte);
-                    });
-                }
-                self.bytes(moves.to.plus(to), piece.bytes).copy_from_slice(&buffer);
+        for Block { from, to, with, bytes } in blocks {
+            buffer.clear();
+            buffer.extend_from_slice(self.bytes(from, bytes));
+            if let Some(with) = with {
+                let operand = self.bytes(with, bytes).iter();
+                buffer.iter_mut().zip(operand).for_each(|(sum, byte)| {
+                    *sum = sum.wrapping_add(*byte);
+                });
             }
+            self.bytes(to, bytes).copy_from_slice(&buffer);
         }
         self.buffer = buffer;
     }

@@ -5,18 +5,18 @@
 //! started. Then sweeps see to the former, and the host to the latter, whatever call this process
 //! makes next.
 
-use super::NotServed;
 use super::at_host::refused;
 use super::mates::{Preparation, Shared};
 use super::messages::Messages;
 use super::neighbours::{Block, Both, Neighbours};
+use super::{NotServed, gather};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
 use crate::mpi::collective::communicators::Carrier;
 use crate::mpi::collective::own_comm::OwnComm;
 use crate::runtime::collectives::{Advance, PersistentCollective};
 use crate::runtime::enter;
-use crate::transport::shm::{self, Bootstrap};
+use crate::transport::shm;
 
 /// A neighbour collective of several nodes.
 struct Halo {
@@ -68,15 +68,6 @@ fn agree(carrier: &mut Carrier, fault: Option<Fault>) -> Result<(), NotServed> {
     let mine = fault.map_or(0, |fault| fault.class as u64);
     let classes = gather(carrier, [mine]);
     refuse(fault, classes.iter().map(|[class]| *class))
-}
-
-/// Gathers some words of each process.
-fn gather<const N: usize>(carrier: &mut Carrier, mine: [u64; N]) -> Vec<[u64; N]> {
-    let mut all = vec![0; 8 * N * carrier.ranks as usize];
-    carrier.allgather(&mine.map(u64::to_ne_bytes).concat(), &mut all);
-    let (words, _) = all.as_chunks::<8>();
-    let words: Vec<u64> = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
-    words.as_chunks::<N>().0.to_vec()
 }
 
 /// The outcome of a process whose own fault is `fault`, if these are the classes of all. 0: none.

@@ -34,7 +34,6 @@ mod neighbours_at_host;
 mod over_nodes;
 mod windows;
 
-pub(crate) use over_nodes::WindowCalls;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -46,7 +45,9 @@ use crate::mpi::abi::sys::*;
 use crate::mpi::request::persistent::collective::make;
 use crate::runtime::collectives::{self, PersistentCollective};
 use crate::runtime::config::Collectives;
-use crate::transport::shm::Scratch;
+use crate::transport::shm::{Bootstrap, Scratch};
+
+pub(crate) use over_nodes::{WindowCalls, free_windows};
 
 /// Whether persistent collectives may be served by this library.
 static OPEN: AtomicBool = AtomicBool::new(false);
@@ -64,12 +65,6 @@ pub(crate) fn open(setting: Collectives, calls: &'static WindowCalls) {
 /// (`MPIX_RMA_COLLECTIVES=always`). All processes have the same answer.
 fn serves_always() -> bool {
     ALWAYS.load(Ordering::Relaxed)
-}
-
-/// Frees the windows of persistent collectives. Collective over the job. Call it before MPI is
-/// finalized, while windows are served.
-pub(super) fn free_windows() {
-    over_nodes::free_all();
 }
 
 /// Ends all persistent collectives. Call it before MPI is finalized.
@@ -133,6 +128,15 @@ pub(super) unsafe fn serve(
         Err(NotServed::LeftToHost(_)) => none_made,
     };
     raise(call, Place::Communicator(comm), fault)
+}
+
+/// Gathers some words of each process.
+fn gather<const N: usize>(carrier: &mut Carrier, mine: [u64; N]) -> Vec<[u64; N]> {
+    let mut all = vec![0; 8 * N * carrier.ranks as usize];
+    carrier.allgather(&mine.map(u64::to_ne_bytes).concat(), &mut all);
+    let (words, _) = all.as_chunks::<8>();
+    let words: Vec<u64> = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+    words.as_chunks::<N>().0.to_vec()
 }
 
 /// Memory that the processes share, of zeroed words. Collective.

@@ -95,7 +95,9 @@ pub(super) fn part(buffer: *const c_void, size: usize, from: i64, count: i64) ->
 
 /// What a process tells the others: whether it can, the call, the reduction, whether it would
 /// divide reductions, its node, then the bytes to each and from each.
-const HEAD: usize = 7;
+const HEAD: usize = NODE.end;
+/// Where the node is.
+const NODE: Range<usize> = 4..7;
 
 /// Lengths and terms of all processes.
 pub(super) struct Exchanged {
@@ -111,8 +113,13 @@ impl Exchanged {
             let code = movement.combine.map_or(0, |combine| {
                 1 + u64::from(combine.element.0) + (u64::from(combine.reduction.0) << 8)
             });
-            mine[..4].copy_from_slice(&[1, movement.call, code, divided::is_wanted().into()]);
-            mine[4..HEAD].copy_from_slice(&shm::node().unwrap_or_default());
+            mine[..NODE.start].copy_from_slice(&[
+                1,
+                movement.call,
+                code,
+                divided::is_wanted().into(),
+            ]);
+            mine[NODE].copy_from_slice(&shm::node().unwrap_or_default());
             for at in 0..ranks {
                 mine[HEAD + at] = movement.sends[at].bytes as u64;
                 mine[HEAD + ranks + at] = movement.receives[at].bytes as u64;
@@ -138,7 +145,7 @@ impl Exchanged {
 
     /// The nodes of all processes.
     fn nodes(&self) -> Vec<over_nodes::Node> {
-        let node_of = |rank| self.of_rank(rank)[4..HEAD].try_into().unwrap_or_default();
+        let node_of = |rank| self.of_rank(rank)[NODE].try_into().unwrap_or_default();
         (0..self.ranks).map(node_of).collect()
     }
 

@@ -8,13 +8,11 @@
 //! the line how often it has been raised from other nodes, since only this process can read it. The
 //! processes of its node raise the line itself.
 
-use std::ops::Range;
-
 use super::plan::{Order, Parts, Plan};
 use crate::collective::nodes::{
-    AREAS, Area, Counter, Kind, Machine, Move, Place, Program, Totals, Turn, add_totals,
+    AREAS, Area, Block, Counter, Kind, Machine, Move, Place, Program, Totals, Turn, add_totals,
 };
-use crate::engine::{Addr, Element, Notification, Op, OpKind, Reduction};
+use crate::engine::{Addr, Notification, Op, Port};
 use crate::mpi::collective::persistent::folding::FOLDED;
 use crate::runtime::{Window, with_port};
 use crate::sync::AtomicU64;
@@ -79,8 +77,7 @@ impl Layout {
     }
 
     fn area(&self, set: usize, area: Area) -> usize {
-        let at = AREAS.iter().position(|other| *other == area).unwrap_or(0);
-        self.areas[set][at]
+        self.areas[set][area.number()]
     }
 }
 
@@ -203,14 +200,18 @@ impl Memory {
         std::ptr::with_exposed_provenance_mut(self.bases[at] + offset + skipped)
     }
 
-    /// The words of a counter of this node: how often its processes have raised it, and others.
-    fn line(&self, turn: Turn, Counter { rank, index }: Counter) -> &[AtomicU64; 2] {
-        let at = rank as usize;
-        let line = self.layouts[at].line(turn, index) as usize;
-        let address = self.bases[at] + line * LINE;
+    /// The words of a line of a process of this node: how often its counter was raised by
+    /// processes of the node, and by others.
+    fn words(&self, rank: u32, line: u32) -> &[AtomicU64; 2] {
+        let address = self.bases[rank as usize] + line as usize * LINE;
         // SAFETY: the window's memory, which is mapped here until it is freed, begins with lines of
         // words that are used by atomics only.
         unsafe { &*std::ptr::with_exposed_provenance(address) }
+    }
+
+    /// Those of a counter.
+    fn counter(&self, turn: Turn, Counter { rank, index }: Counter) -> &[AtomicU64; 2] {
+        self.words(rank, self.layouts[rank as usize].line(turn, index))
     }
 
     /// Whether everything of this run that other nodes put to this process has arrived.
@@ -224,14 +225,8 @@ impl Memory {
         for part in 0..self.arriving.len() {
             let mut arriving = std::mem::take(&mut self.arriving[part]);
             arriving.retain(|Arriving { line, value }| {
-                let found = with_port!(&mut window.port, port => {
-                    use crate::engine::Port;
-                    port.counter(*line)
-                });
-                let address = self.bases[self.me as usize] + *line as usize * LINE;
-                // SAFETY: as in `line`.
-                let [_, from_far] =
-                    unsafe { &*std::ptr::with_exposed_provenance::<[AtomicU64; 2]>(address) };
+                let found = with_port!(&mut window.port, port => port.counter(*line));
+                let [_, from_far] = self.words(self.me, *line);
                 if from_far.load(Acquire) != found {
                     from_far.store(found, Release);
                     moved = true;
@@ -257,26 +252,18 @@ impl Memory {
     }
 
     /// Copies blocks, or reduces them into their places.
-    fn move_pieces(&mut self, set: usize, program: &Program, moves: &Move) {
-        let (from, to) = (self.address(set, moves.from), self.address(set, moves.to));
-        let mut with = match moves.kind {
-            Kind::Combine(with) => Some(self.address(set, with)),
-            _ => None,
-        };
-        for piece in program.pieces(moves).iter().filter(|piece| piece.bytes > 0) {
-            let bytes = piece.bytes as usize * self.unit;
-            for (source, target) in piece.blocks() {
-                let from = from.wrapping_add(source as usize * self.unit);
-                let to = to.wrapping_add(target as usize * self.unit);
-                let with = with.take().map(|with| with.wrapping_add(target as usize * self.unit));
-                // SAFETY: the program's blocks lie in areas of processes of this node, which are
-                // mapped here, and in `Receive`. Nobody writes what it reads or reads what it
-                // writes, until its counters say so.
-                unsafe {
-                    match moves.kind {
-                        Kind::Copy | Kind::Put => copy(from, to, bytes),
-                        Kind::Fold | Kind::Combine(_) => self.fold(from, with, to, 0..bytes),
-                    }
+    fn move_blocks(&mut self, set: usize, blocks: impl Iterator<Item = Block>) {
+        for Block { from, to, with, bytes } in blocks {
+            let first = with.filter(|with| *with != to).map(|with| self.address(set, with));
+            let (source, target) = (self.address(set, from), self.address(set, to));
+            let bytes = bytes as usize * self.unit;
+            // SAFETY: the program's blocks lie in areas of processes of this node, which are mapped
+            // here, and in `Receive`. Nobody writes what it reads or reads what it writes, until
+            // its counters say so.
+            unsafe {
+                match with {
+                    None => copy(source, target, bytes),
+                    Some(_) => self.fold(source, first, target, bytes),
                 }
             }
         }
@@ -285,17 +272,11 @@ impl Memory {
     /// Reduces `from` into `to`, which becomes a copy of `first` before, if there is one.
     ///
     /// # Safety
-    /// All are valid for the range, and whole elements.
-    unsafe fn fold(
-        &self,
-        from: *const u8,
-        first: Option<*mut u8>,
-        to: *mut u8,
-        range: Range<usize>,
-    ) {
+    /// All are valid for so many bytes, whole elements.
+    unsafe fn fold(&self, from: *const u8, first: Option<*mut u8>, to: *mut u8, bytes: usize) {
         let Some(combine) = self.combine else { return };
-        for at in range.clone().step_by(FOLDED) {
-            let bytes = FOLDED.min(range.end - at);
+        for at in (0..bytes).step_by(FOLDED) {
+            let bytes = FOLDED.min(bytes - at);
             // SAFETY: the contract of this function.
             unsafe {
                 if let Some(first) = first {
@@ -336,17 +317,17 @@ impl Machine for Access<'_> {
     }
 
     fn count(&mut self, turn: Turn, counter: Counter) -> u64 {
-        let [near, far] = self.memory.line(turn, counter);
+        let [near, far] = self.memory.counter(turn, counter);
         near.load(Acquire) + far.load(Acquire)
     }
 
     fn raise(&mut self, turn: Turn, counter: Counter) {
-        let [near, _] = self.memory.line(turn, counter);
+        let [near, _] = self.memory.counter(turn, counter);
         near.fetch_add(1, AcqRel);
     }
 
     fn transfer(&mut self, turn: Turn, program: &Program, moves: &Move) {
-        self.memory.move_pieces(turn.set, program, moves);
+        self.memory.move_blocks(turn.set, program.blocks(moves));
     }
 
     fn is_far(&self, rank: u32) -> bool {
@@ -365,9 +346,6 @@ impl Machine for Access<'_> {
             origin: Addr(memory.address(turn.set, from).expose_provenance()),
             disp,
             len: (bytes as usize * unit) as u64,
-            kind: OpKind::Put,
-            element: Element(0),
-            reduction: Reduction(0),
             ..Op::notify(target, Notification::counter(line))
         };
         let issued = with_port!(&mut self.window.port, port => self.window.engine.issue(port, &op));

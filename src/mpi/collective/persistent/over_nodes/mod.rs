@@ -10,8 +10,8 @@ mod memory;
 mod plan;
 mod window;
 
-use super::NotServed;
 use super::movement::{Exchanged, Movement};
+use super::{NotServed, gather};
 use crate::collective::nodes::Repeated;
 use crate::mpi::abi::sys::*;
 use crate::mpi::collective::communicators::Carrier;
@@ -19,11 +19,11 @@ use crate::mpi::collective::nodes;
 use crate::runtime::collectives::{Advance, CollectiveFailure, PersistentCollective};
 use crate::runtime::enter;
 use crate::runtime::registry::Registry;
-use crate::transport::shm::{self, Bootstrap};
+use crate::transport::shm;
 use memory::{Access, Memory, Sums, Terms, layouts};
 use plan::{Order, Parts, Plan};
-pub(crate) use window::WindowCalls;
-pub(in crate::mpi::collective) use window::{forget, free_all, use_calls};
+pub(crate) use window::{WindowCalls, free_windows};
+pub(in crate::mpi::collective) use window::{forget, use_calls};
 
 /// The node of a process. Zeros: unknown.
 pub(super) type Node = [u64; 3];
@@ -72,6 +72,7 @@ impl PersistentCollective for OverNodes {
         self.step(&mut enter().windows)
     }
 
+    /// Nothing moves without the windows, which only sweeps and calls of the application have.
     fn advance(&mut self) -> Advance {
         Advance::Pending { moved: false }
     }
@@ -106,12 +107,8 @@ pub(super) fn order(ids: &[Node]) -> Option<Order> {
 pub(super) fn barrier(
     carrier: &mut Carrier,
 ) -> Option<Result<Box<dyn PersistentCollective>, NotServed>> {
-    let mine = shm::node().unwrap_or_default();
-    let mut all = vec![0; size_of::<Node>() * carrier.ranks as usize];
-    carrier.allgather(&mine.map(u64::to_ne_bytes).concat(), &mut all);
-    let words: Vec<u64> =
-        all.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
-    let order = order(words.as_chunks::<3>().0).filter(|_| !carrier.failed)?;
+    let ids = gather(carrier, shm::node().unwrap_or_default());
+    let order = order(&ids).filter(|_| !carrier.failed)?;
     let plan = Plan::barrier(&order);
     Some(make(carrier, order, plan, (Parts::new(), Parts::new()), None))
 }
@@ -123,10 +120,13 @@ pub(super) fn set_up(
     exchanged: &Exchanged,
     movement: &Movement,
 ) -> Result<Box<dyn PersistentCollective>, NotServed> {
-    let Some(plan) = Plan::of(&order, exchanged, movement) else {
+    let shape = plan::shape(&order, exchanged, movement);
+    let planned =
+        shape.and_then(|shape| Some((shape, Plan::of(shape, &order, exchanged, movement)?)));
+    let Some((shape, plan)) = planned else {
         return Err(NotServed::LeftToHost("no schedule over several nodes does what it does"));
     };
-    let parts = plan::parts(&order, exchanged, movement, carrier.me as usize);
+    let parts = plan::parts(shape, &order, exchanged, movement, carrier.me as usize);
     make(carrier, order, plan, parts, Some(movement))
 }
 
@@ -153,9 +153,8 @@ fn make(
         // The exchange below orders this before all others' counting.
         own.clear(bases[me as usize]);
     }
-    let mut all = vec![0; carrier.ranks as usize];
-    carrier.allgather(&[u8::from(bases.is_some())], &mut all);
-    let Some(bases) = bases.filter(|_| !carrier.failed && !all.contains(&0)) else {
+    let all = gather(carrier, [u64::from(bases.is_some())]);
+    let Some(bases) = bases.filter(|_| !carrier.failed && !all.contains(&[0])) else {
         return Err(NotServed::LeftToHost("the processes of a node share no memory"));
     };
     let Plan { programs, gates, unit } = plan;

@@ -32,7 +32,7 @@ impl Order {
 
 /// How a collective runs over nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
+pub(super) enum Shape {
     /// From the process at this position.
     Broadcast(u32),
     /// All have the sum of contributions of so many elements, and some need all of it, or a part.
@@ -63,7 +63,7 @@ const AREA_MAX: usize = 1 << 30;
 
 /// The shape of a collective that all processes have called with what was exchanged. `None`: there
 /// is no program for it.
-fn shape(order: &Order, exchanged: &Exchanged, movement: &Movement) -> Option<Shape> {
+pub(super) fn shape(order: &Order, exchanged: &Exchanged, movement: &Movement) -> Option<Shape> {
     let ranks = exchanged.ranks;
     let sent = |from, to| exchanged.sent(from, to);
     let all = || exchanged.pairs();
@@ -94,59 +94,56 @@ fn shape(order: &Order, exchanged: &Exchanged, movement: &Movement) -> Option<Sh
     Some(Shape::Exchange)
 }
 
-impl Plan {
-    fn new(order: &Order, programs: Vec<Program>, is_gated: bool, unit: usize) -> Self {
-        let ranks = if is_gated { 0..order.placement.ranks() } else { 0..0 };
-        let gates = ranks.map(|me| barrier(&order.placement, me, RADIX)).collect();
-        Plan { programs, gates, unit }
-    }
+/// The programs of a barrier.
+fn barriers(placement: &Placement) -> Vec<Program> {
+    (0..placement.ranks()).map(|me| barrier(placement, me, RADIX)).collect()
+}
 
+impl Plan {
     /// Of a barrier.
     pub(super) fn barrier(order: &Order) -> Self {
-        let placement = &order.placement;
-        let programs = (0..placement.ranks()).map(|me| barrier(placement, me, RADIX)).collect();
-        Self::new(order, programs, false, 1)
+        Plan { programs: barriers(&order.placement), gates: Vec::new(), unit: 1 }
     }
 
-    /// Of a collective that moves data. `None`, in all processes: there is no program.
-    pub(super) fn of(order: &Order, exchanged: &Exchanged, movement: &Movement) -> Option<Self> {
-        let shape = shape(order, exchanged, movement)?;
+    /// Of a collective of this shape. `None`, in all processes: it is too long for programs.
+    pub(super) fn of(
+        shape: Shape,
+        order: &Order,
+        exchanged: &Exchanged,
+        movement: &Movement,
+    ) -> Option<Self> {
         let placement = &order.placement;
         let (nodes, all) = (placement.nodes(), || 0..placement.ranks());
-        let sent = |from: u32, to: u32| {
-            let [from, to] = [from, to].map(|at| order.ranks[at as usize] as usize);
-            exchanged.sent(from, to)
-        };
-        let pairs = || all().flat_map(|from| all().map(move |to| (from, to)));
-        let bytes = pairs().map(|(from, to)| sent(from, to)).fold(0, usize::saturating_add);
-        if bytes > AREA_MAX {
+        let bytes = exchanged.pairs().map(|(from, to)| exchanged.sent(from, to));
+        if bytes.fold(0, usize::saturating_add) > AREA_MAX {
             return None;
         }
-        let size = |from, to| sent(from, to) as u32;
-        match shape {
+        let size = |from: u32, to: u32| {
+            let [from, to] = [from, to].map(|at| order.ranks[at as usize] as usize);
+            exchanged.sent(from, to) as u32
+        };
+        let mut unit = 1;
+        let (programs, is_gated) = match shape {
             Shape::Broadcast(root) => {
                 let bytes = all().map(|to| size(root, to)).max().unwrap_or(0);
                 let pieces = (bytes as usize).div_ceil(PIECE).max(1) as u32;
                 let how = Broadcast { root, radix: RADIX, pieces };
-                let programs = all().map(|me| broadcast(placement, me, bytes, how)).collect();
-                Some(Self::new(order, programs, true, 1))
+                (all().map(|me| broadcast(placement, me, bytes, how)).collect(), true)
             }
             Shape::Allreduce(elements) => {
-                let unit = usize::from(movement.combine.map_or(1, |combine| combine.extent));
+                unit = movement.combine.map_or(1, |combine| usize::from(combine.extent));
                 let gathers = elements as usize * unit * nodes as usize <= GATHERED_MAX;
                 let algorithm = match gathers {
                     true => Allreduce::Gather { radix: RADIX },
                     false => Allreduce::Direct,
                 };
-                let programs = all().map(|me| algorithm.program(placement, me, elements)).collect();
-                Some(Self::new(order, programs, false, unit))
+                (all().map(|me| algorithm.program(placement, me, elements)).collect(), false)
             }
             Shape::Allgather => {
                 let sizes: Vec<u32> = all().map(|from| size(from, from)).collect();
                 let of_node = |node| placement.members(node).any(|at| sizes[at as usize] > 0);
-                let is_gated = !(0..nodes).all(of_node);
                 let programs = all().map(|me| allgather(placement, me, &sizes)).collect();
-                Some(Self::new(order, programs, is_gated, 1))
+                (programs, !(0..nodes).all(of_node))
             }
             Shape::Exchange => {
                 let plans: Vec<NodePlan<'_>> =
@@ -161,10 +158,11 @@ impl Plan {
                     let own = placement.node_of(me);
                     (0..nodes).all(|node| node == own || gets(me, node))
                 };
-                let is_gated = !all().all(waits);
-                Some(Self::new(order, all().map(program).collect(), is_gated, 1))
+                (all().map(program).collect(), !all().all(waits))
             }
-        }
+        };
+        let gates = if is_gated { barriers(placement) } else { Vec::new() };
+        Some(Plan { programs, gates, unit })
     }
 }
 
@@ -184,6 +182,7 @@ fn in_a_row(parts: impl Iterator<Item = Part>) -> Parts {
 
 /// What this process sends and receives, as parts of its areas.
 pub(super) fn parts(
+    shape: Shape,
     order: &Order,
     exchanged: &Exchanged,
     movement: &Movement,
@@ -194,17 +193,16 @@ pub(super) fn parts(
         |parts: &[Part]| in_a_row(order.ranks.iter().map(|rank| parts[*rank as usize]));
     let first =
         |parts: &[Part]| in_a_row(parts.iter().copied().find(|part| part.bytes > 0).into_iter());
-    match shape(order, exchanged, movement) {
-        Some(Shape::Allreduce(_)) if movement.is_same => (first(sends), first(receives)),
-        Some(Shape::Allreduce(_)) => {
+    match shape {
+        Shape::Allreduce(_) if !movement.is_same => {
             // The contribution is in the order of the ranks.
             let before = (0..me).map(|to| exchanged.sent(me, to)).sum();
             let result = first(receives).into_iter().map(|(_, part)| (before, part)).collect();
             (in_a_row(sends.iter().copied()), result)
         }
-        Some(Shape::Broadcast(_)) => (first(sends), first(receives)),
-        Some(Shape::Allgather) => (first(sends), by_position(receives)),
-        _ => (by_position(sends), by_position(receives)),
+        Shape::Allreduce(_) | Shape::Broadcast(_) => (first(sends), first(receives)),
+        Shape::Allgather => (first(sends), by_position(receives)),
+        Shape::Exchange => (by_position(sends), by_position(receives)),
     }
 }
 

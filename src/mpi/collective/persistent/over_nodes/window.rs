@@ -11,9 +11,9 @@ use crate::mpi::abi::sys::*;
 use crate::mpi::collective::communicators::Carrier;
 use crate::mpi::collective::endings;
 use crate::mpi::collective::own_comm::OwnComm;
+use crate::mpi::collective::persistent::gather;
 use crate::runtime::WindowId;
 use crate::runtime::process::Own;
-use crate::transport::shm::Bootstrap;
 
 /// Calls on windows, which the part that makes windows serves.
 pub(crate) struct WindowCalls {
@@ -73,19 +73,16 @@ pub(super) fn make(carrier: &mut Carrier, bytes: usize, counters: u32) -> Option
 fn free_idle(carrier: &mut Carrier) {
     let key = Some(carrier.comm.key());
     let of_comm = |kept: &&Kept| kept.comm == key;
-    let idle: Vec<bool> =
-        KEPT.with(|all| all.iter().filter(of_comm).take(64).map(|kept| kept.idle).collect());
-    if idle.is_empty() {
+    let add = |(at, mask), kept: &Kept| (at + 1, mask | u64::from(kept.idle) << at);
+    let (number, mine) = KEPT.with(|all| all.iter().filter(of_comm).take(64).fold((0, 0), add));
+    if number == 0 {
         return;
     }
-    let mine = (0..).zip(&idle).fold(0, |mask, (at, idle)| mask | u64::from(*idle) << at);
-    let mut all = vec![0; 8 * carrier.ranks as usize];
-    carrier.allgather(&mine.to_ne_bytes(), &mut all);
+    let all = gather(carrier, [mine]);
     if carrier.failed {
         return;
     }
-    let everywhere =
-        all.as_chunks::<8>().0.iter().fold(u64::MAX, |mask, own| mask & u64::from_ne_bytes(*own));
+    let everywhere = all.iter().fold(u64::MAX, |mask, [own]| mask & own);
     let mut at = 0;
     let freed: Vec<Kept> = KEPT.with(|all| {
         all.extract_if(.., |kept| {
@@ -107,8 +104,9 @@ fn free(kept: Kept) {
     }
 }
 
-/// Frees all. Collective over the job.
-pub(in crate::mpi::collective) fn free_all() {
+/// Frees all windows of persistent collectives. Collective over the job. Call it before MPI is
+/// finalized, while windows are served.
+pub(crate) fn free_windows() {
     KEPT.with(std::mem::take).into_iter().for_each(free);
 }
 
