@@ -3,8 +3,8 @@
  * datatypes and operations of the program, restarted with other contents, in arrays with other
  * requests, and with wrong arguments.
  *
- *   persistent_collectives [calls | lengths | orders | mixed | lifetimes | errors | threads |
- *                           windows | host]
+ *   persistent_collectives [calls | lengths | orders | mixed | lifetimes | memory | errors |
+ *                           threads | windows | host]
  *
  * "host": MPIX_RMA_COLLECTIVES=host, so checks of what only this library says are left out.
  */
@@ -13,6 +13,17 @@
 #include <pthread.h>
 
 enum { RESTARTS = 1000, FEW = 5, THREADS = 3 };
+
+static int mappings(void)
+{
+    int number = 0;
+    FILE *f = fopen("/proc/self/maps", "r");
+    REQUIRE(f != NULL);
+    for (int c; (c = getc(f)) != EOF;)
+        number += c == '\n';
+    fclose(f);
+    return number;
+}
 
 /* x -> a x + b, composed from left to right: not commutative. Items are pairs of ints. */
 static void compose(void *left, void *right, int *n, MPI_Datatype *type)
@@ -408,6 +419,40 @@ static void lifetimes(void)
     MPI(MPI_Comm_free(&half));
 }
 
+/* What collectives have mapped goes with their communicators, at the latest. */
+static void memory(void)
+{
+    enum { WARM = 10, ROUNDS = 60, EACH = 3 };
+    MPI_Comm parent = comm, part;
+    MPI_Request request[EACH];
+    int n = 3000, *data = ints(n), before = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        MPI(MPI_Comm_dup(parent, &part));
+        use(part);
+        for (int k = 0; k < EACH; k++)
+            MPI(MPIX_Bcast_init(data, n, MPI_INT, k % size, part, MPI_INFO_NULL, &request[k]));
+        for (int k = 0; k < EACH; k++) {
+            for (int at = 0; at < n && rank == k % size; at++)
+                data[at] = item(i, k, 0, at);
+            run(&request[k]);
+            for (int at = 0; at < n; at++)
+                SAME(data[at], item(i, k, 0, at), "bcast");
+            MPI(MPI_Request_free(&request[k]));
+        }
+        if (i % 2)
+            MPI(MPI_Comm_disconnect(&part));
+        else
+            MPI(MPI_Comm_free(&part));
+        int now = mappings();
+        if (i == WARM)
+            before = now;
+        EXPECT(i < WARM || now < before + 10, "mappings: %d after %d rounds, %d after %d",
+               before, WARM, now, i);
+    }
+    use(parent);
+    done_with(data);
+}
+
 /* Buffers in windows, which are read in place; some processes have others, or the window ends. */
 static void windows(void)
 {
@@ -560,6 +605,8 @@ int main(int argc, char **argv)
         mixed();
     if (all || !strcmp(which, "lifetimes"))
         lifetimes();
+    if (all || !strcmp(which, "memory"))
+        memory();
     if (!strcmp(which, "windows"))
         windows();
     if (all || !strcmp(which, "errors"))

@@ -1,11 +1,14 @@
 //! The ends of communicators. Hosts reuse their handles, so what is kept by a handle must be
-//! forgotten then. An attribute of ours tells it.
+//! forgotten then. An attribute of ours tells it. What all processes of a communicator free
+//! together, they free before: in the calls that end it, which are interposed.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::{Mutex, PoisonError};
 
 use super::{communicators, persistent};
+use crate::mpi::abi::error::boundary;
+use crate::mpi::abi::host::exports;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 
@@ -64,4 +67,48 @@ unsafe extern "C" fn on_delete(comm: MPI_Comm, _: c_int, _: *mut c_void, _: *mut
     communicators::forget(comm);
     persistent::forget(comm);
     MPI_SUCCESS
+}
+
+/// # Safety
+/// The place has the handle of a communicator, or is null.
+unsafe fn before_end(comm: *const MPI_Comm) {
+    // SAFETY: the contract of this function.
+    if let Some(comm) = unsafe { comm.as_ref() } {
+        persistent::free_windows_of(*comm);
+    }
+}
+
+/// Interposed so that the windows of the communicator's collectives end with it.
+///
+/// # Safety
+/// As MPI says of the call.
+#[inline(never)]
+pub unsafe extern "C" fn MPI_Comm_free(comm: *mut MPI_Comm) -> c_int {
+    boundary("MPI_Comm_free", || {
+        // SAFETY: the application's place, as MPI says of the call.
+        unsafe {
+            before_end(comm);
+            PMPI_Comm_free(comm)
+        }
+    })
+}
+
+/// Likewise.
+///
+/// # Safety
+/// As MPI says of the call.
+#[inline(never)]
+pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut MPI_Comm) -> c_int {
+    boundary("MPI_Comm_disconnect", || {
+        // SAFETY: the application's place, as MPI says of the call.
+        unsafe {
+            before_end(comm);
+            PMPI_Comm_disconnect(comm)
+        }
+    })
+}
+
+exports! {
+    MPI_Comm_free(comm: *mut MPI_Comm);
+    MPI_Comm_disconnect(comm: *mut MPI_Comm);
 }

@@ -47,6 +47,7 @@ use crate::runtime::collectives::{self, PersistentCollective};
 use crate::runtime::config::Collectives;
 use crate::transport::shm::{Bootstrap, Scratch};
 
+pub(super) use over_nodes::free_windows_of;
 pub(crate) use over_nodes::{WindowCalls, free_windows};
 
 /// Whether persistent collectives may be served by this library.

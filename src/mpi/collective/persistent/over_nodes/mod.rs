@@ -23,7 +23,7 @@ use crate::transport::shm;
 use memory::{Access, Memory, Sums, Terms, layouts};
 use plan::{Order, Parts, Plan};
 pub(crate) use window::{WindowCalls, free_windows};
-pub(in crate::mpi::collective) use window::{forget, use_calls};
+pub(in crate::mpi::collective) use window::{forget, free_windows_of, use_calls};
 
 /// The node of a process. Zeros: unknown.
 pub(super) type Node = [u64; 3];

@@ -1,8 +1,8 @@
 //! The windows of collectives over nodes.
 //!
 //! A window is freed together by its processes, but a request by one of them. So what a request
-//! leaves behind is freed when the communicator's processes next make such a collective, or before
-//! MPI is finalized.
+//! leaves behind is freed when the communicator's processes next make such a collective or free the
+//! communicator, or before MPI is finalized.
 
 use std::ffi::c_int;
 use std::sync::OnceLock;
@@ -68,21 +68,25 @@ pub(super) fn make(carrier: &mut Carrier, bytes: usize, counters: u32) -> Option
     Some(InUse(id))
 }
 
-/// Frees those of a communicator's windows that no process uses any more, of the first 64.
-/// Collective.
+/// Frees those of a communicator's windows that no process uses any more. Collective.
 fn free_idle(carrier: &mut Carrier) {
+    while free_some(carrier) {}
+}
+
+/// As [`free_idle`], of the first 64. False, in all processes: none is left to free.
+fn free_some(carrier: &mut Carrier) -> bool {
     let key = Some(carrier.comm.key());
     let of_comm = |kept: &&Kept| kept.comm == key;
     let add = |(at, mask), kept: &Kept| (at + 1, mask | u64::from(kept.idle) << at);
     let (number, mine) = KEPT.with(|all| all.iter().filter(of_comm).take(64).fold((0, 0), add));
     if number == 0 {
-        return;
+        return false;
     }
     let all = gather(carrier, [mine]);
-    if carrier.failed {
-        return;
-    }
     let everywhere = all.iter().fold(u64::MAX, |mask, [own]| mask & own);
+    if carrier.failed || everywhere == 0 {
+        return false;
+    }
     let mut at = 0;
     let freed: Vec<Kept> = KEPT.with(|all| {
         all.extract_if(.., |kept| {
@@ -93,6 +97,16 @@ fn free_idle(carrier: &mut Carrier) {
         .collect()
     });
     freed.into_iter().for_each(free);
+    true
+}
+
+/// The processes of a communicator are about to end it: frees those of its windows that no process
+/// uses any more. Collective.
+pub(in crate::mpi::collective) fn free_windows_of(comm: MPI_Comm) {
+    let key = Some(comm.key());
+    if KEPT.with(|all| all.iter().any(|kept| kept.comm == key)) {
+        Carrier::of(comm).iter_mut().for_each(free_idle);
+    }
 }
 
 /// Frees a window. Collective.
