@@ -51,6 +51,9 @@ pub(super) enum Failed {
     Wrong,
     /// This library reports it.
     Fault(Fault),
+    /// The same, after the host has served the call in this way: other processes wait there, and
+    /// MPICH's nonblocking forms do not report blocks that are too long.
+    AfterHost(Served, Fault),
 }
 
 impl From<Fault> for Failed {
@@ -94,30 +97,49 @@ pub(super) fn serve_across(
             return code;
         }
         Claim::Ours(mut own) => {
-            let (served, may_block) = match &mut own {
+            let (served, late, may_block) = match &mut own {
                 Ours::Node(own) => {
                     let may_block = !own.is_crowded();
-                    let served = match ours(own) {
+                    let (served, late) = apart(ours(own));
+                    let served = match served {
                         Ok(Served::AtHost) if may_block => {
                             assemble(own).map(|()| Served::Assembled).map_err(Failed::from)
                         }
                         other => other,
                     };
-                    (served, may_block)
+                    (served, late, may_block)
                 }
-                Ours::Nodes(own) => (across(own), false),
+                Ours::Nodes(own) => {
+                    let (served, late) = apart(across(own));
+                    (served, late, false)
+                }
             };
             communicators::release(comm, own);
-            match served {
+            let code = match served {
                 Ok(Served::Done) => return MPI_SUCCESS,
-                Ok(Served::Assembled) if may_block => return (host.blocking)(),
-                Ok(_) | Err(Failed::Wrong) => return (host.driven)(),
-                Err(Failed::Fault(fault)) => fault,
+                Ok(Served::Assembled) if may_block => (host.blocking)(),
+                Ok(_) | Err(Failed::Wrong) => (host.driven)(),
+                Err(Failed::Fault(fault) | Failed::AfterHost(_, fault)) => {
+                    return raise(call, Place::Communicator(comm), fault);
+                }
+            };
+            match late {
+                Some(fault) if code == MPI_SUCCESS => fault,
+                _ => return code,
             }
         }
         Claim::Busy => Fault::new(MPI_ERR_OTHER, BUSY),
     };
     raise(call, Place::Communicator(comm), fault)
+}
+
+/// How a call goes on, and what this process reports after the host has served it.
+#[inline]
+fn apart(served: Result<Served, Failed>) -> (Result<Served, Failed>, Option<Fault>) {
+    match served {
+        Err(Failed::AfterHost(served, fault)) => (Ok(served), Some(fault)),
+        other => (other, None),
+    }
 }
 
 /// A barrier before a blocking call of the host: when it returns, all processes have entered the

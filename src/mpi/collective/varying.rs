@@ -1,6 +1,7 @@
 //! `MPI_Gatherv`, `MPI_Scatterv`, `MPI_Alltoallv` and `MPI_Alltoallw`: a process does not know the
 //! lengths of blocks between others. So each publishes its data if they fit into one content, or
-//! else that they are long. Where a process that all read says so, the host serves the call.
+//! else that they are long. Where a process that all read says so, the host serves the call: the
+//! root, or any process of an alltoallv.
 
 use std::ffi::{c_int, c_void};
 
@@ -11,7 +12,6 @@ use super::exchanges::{Lists, PerRank, list, number, valid_root};
 use super::message::{Elements, Number, Triple};
 use super::serve::{Failed, Host, Served, code, differs, serve};
 use crate::collective::{Content, Draft, Mismatch, Published, Work};
-use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
 
 /// The note of a content whose data are too long.
@@ -71,10 +71,14 @@ struct Round<'a> {
     receive: &'a [Elements],
     /// A content has a block for each other process.
     parts: bool,
+    /// The process whose word counts, if its data are too long. `None`: that of any.
+    decider: Option<u32>,
     /// What has been received, in packed form: (from, data).
     received: SmallVec<[(u32, Data); 8]>,
-    /// A process has said that its data are too long.
+    /// The host serves the call, as all processes know.
     long: bool,
+    /// A block is longer than its place.
+    is_longer: bool,
 }
 
 impl Work for Round<'_> {
@@ -84,7 +88,11 @@ impl Work for Round<'_> {
 
     fn collect(&mut self, from: u32, published: &Published<'_>) -> Option<Mismatch> {
         if published.content.note() != 0 {
-            self.long = true;
+            match self.decider.is_none_or(|decider| decider == from) {
+                true => self.long = true,
+                // Only the root reads this. It may have a long place for them.
+                false => self.is_longer |= !self.long,
+            }
             return None;
         }
         let place = self.receive.get(from as usize)?;
@@ -97,7 +105,8 @@ impl Work for Round<'_> {
                 (u32::from_ne_bytes([a, b, c, d]) as usize, u32::from_ne_bytes(rest) as usize);
         }
         if bytes > place.bytes {
-            return Some(Mismatch::Longer);
+            self.is_longer = true;
+            return None;
         }
         let mut data = Data::from_elem(0, bytes);
         published.read_part(at, &mut data);
@@ -107,13 +116,21 @@ impl Work for Round<'_> {
 }
 
 impl<'a> Round<'a> {
-    fn new(me: u32, outgoing: &'a Outgoing, receive: &'a [Elements], parts: bool) -> Self {
+    fn new(
+        me: u32,
+        outgoing: &'a Outgoing,
+        receive: &'a [Elements],
+        parts: bool,
+        decider: Option<u32>,
+    ) -> Self {
         let received = SmallVec::new();
-        Round { me, outgoing, receive, parts, received, long: false }
+        let counts = decider.is_none_or(|decider| decider == me);
+        let long = counts && outgoing.content.note() != 0;
+        Round { me, outgoing, receive, parts, decider, received, long, is_longer: false }
     }
 
-    /// Runs the collective. True if all data that this process knows of were short; then they are
-    /// delivered.
+    /// Runs the collective, and delivers the data. If they are long, the host serves the call, in
+    /// the way `at_host`.
     ///
     /// # Safety
     /// The application may write the receive blocks.
@@ -121,19 +138,24 @@ impl<'a> Round<'a> {
         mut self,
         own: &mut Communicator,
         which: Collective,
+        at_host: Served,
         comm: MPI_Comm,
-    ) -> Result<bool, Fault> {
+    ) -> Result<Served, Failed> {
         if let (_, Some(mismatch)) = own.run_with(which, self.outgoing.content, &mut self) {
-            return Err(differs(mismatch, MPI_ERR_OTHER, MPI_ERR_OTHER));
+            return Err(differs(mismatch, MPI_ERR_OTHER, MPI_ERR_OTHER).into());
         }
-        if self.long || self.outgoing.content.note() != 0 {
-            return Ok(false);
+        let longer = || differs(Mismatch::Longer, MPI_ERR_OTHER, MPI_ERR_OTHER);
+        match (self.long, self.is_longer) {
+            (true, false) => return Ok(at_host),
+            (true, true) => return Err(Failed::AfterHost(at_host, longer())),
+            (false, true) => return Err(longer().into()),
+            (false, false) => {}
         }
         for (from, data) in &self.received {
             // SAFETY: the contract of this function; no block is longer than its place.
             unsafe { self.receive[*from as usize].copy_from(data, comm) };
         }
-        Ok(true)
+        Ok(Served::Done)
     }
 }
 
@@ -175,10 +197,9 @@ pub(super) unsafe fn gatherv<C: Number, D: Number>(
                 data
             });
             let outgoing = Outgoing::new(code::GATHERV, data);
-            let round = Round::new(me, &outgoing, &[], false);
+            let round = Round::new(me, &outgoing, &[], false, Some(root));
             // SAFETY: nothing is received.
-            let done = unsafe { round.run(own, which, comm)? };
-            return Ok(if done { Served::Done } else { Served::AtHost });
+            return unsafe { round.run(own, which, Served::AtHost, comm) };
         }
         // SAFETY: the application's arrays, as MPI says of the call.
         let to = unsafe { receive.elements(own.ranks()) }.ok_or(Failed::Wrong)?;
@@ -192,14 +213,13 @@ pub(super) unsafe fn gatherv<C: Number, D: Number>(
         let outgoing = Outgoing::new(code::GATHERV, data);
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe {
-            if !Round::new(me, &outgoing, &to, false).run(own, which, comm)? {
-                return Ok(Served::AtHost);
-            }
-            if let Some(from) = from {
+            let round = Round::new(me, &outgoing, &to, false, Some(root));
+            let served = round.run(own, which, Served::AtHost, comm)?;
+            if let (Served::Done, Some(from)) = (&served, from) {
                 keep(&from, &mine, comm);
             }
+            Ok(served)
         }
-        Ok(Served::Done)
     })
 }
 
@@ -224,9 +244,9 @@ pub(super) unsafe fn scatterv<C: Number, D: Number>(
             let nothing = Outgoing::new(code::SCATTERV, Some(Data::new()));
             let mut places = PerRank::new();
             places.resize(own.ranks() as usize, to);
+            let round = Round::new(me, &nothing, &places, true, Some(root));
             // SAFETY: the application's buffer, as MPI says of the call.
-            let done = unsafe { Round::new(me, &nothing, &places, true).run(own, which, comm)? };
-            return Ok(if done { Served::Done } else { Served::AtHost });
+            return unsafe { round.run(own, which, Served::AtHost, comm) };
         }
         // SAFETY: the application's arrays, as MPI says of the call.
         let from = unsafe { send.elements(own.ranks()) }.ok_or(Failed::Wrong)?;
@@ -237,14 +257,13 @@ pub(super) unsafe fn scatterv<C: Number, D: Number>(
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe {
             let outgoing = Outgoing::new(code::SCATTERV, pack_all(own, &from, comm));
-            if !Round::new(me, &outgoing, &[], true).run(own, which, comm)? {
-                return Ok(Served::AtHost);
-            }
-            if let Some(to) = to {
+            let round = Round::new(me, &outgoing, &[], true, Some(root));
+            let served = round.run(own, which, Served::AtHost, comm)?;
+            if let (Served::Done, Some(to)) = (&served, to) {
                 keep(&mine, &to, comm);
             }
+            Ok(served)
         }
-        Ok(Served::Done)
     })
 }
 
@@ -277,15 +296,13 @@ unsafe fn exchange(
         unsafe {
             let data = pack_all(own, from.as_ref().unwrap_or(&to), comm);
             let outgoing = Outgoing::new(code::ALLTOALLV, data);
-            let round = Round::new(me, &outgoing, &to, true);
-            if !round.run(own, Collective::Exchange, comm)? {
-                return Ok(Served::Assembled);
-            }
-            if let Some(from) = from {
+            let round = Round::new(me, &outgoing, &to, true, None);
+            let served = round.run(own, Collective::Exchange, Served::Assembled, comm)?;
+            if let (Served::Done, Some(from)) = (&served, from) {
                 keep(&from[me as usize], &to[me as usize], comm);
             }
+            Ok(served)
         }
-        Ok(Served::Done)
     })
 }
 
