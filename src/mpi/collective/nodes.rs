@@ -4,9 +4,12 @@
 //!
 //! So the host moves one message for all processes of a node, and the others need no hook to make
 //! progress. Barriers, broadcasts, reductions with predefined operations, and exchanges of blocks
-//! whose lengths all processes know do so while they are short; all else is the host's.
+//! do so while they are short; all else is the host's.
 
+use std::cell::Cell;
 use std::ffi::c_int;
+
+use smallvec::SmallVec;
 
 use super::communicators::{Carrier, Communicator};
 use super::own_comm::OwnComm;
@@ -21,6 +24,43 @@ use crate::transport::shm::{self, Bootstrap};
 
 /// Most bytes of a message between nodes.
 pub(super) const BYTES_MAX: usize = 8 << 10;
+
+/// A message from the first process of a node to that of another one.
+pub(super) struct Message(Vec<u8>);
+
+impl Message {
+    /// Bytes before the data: the kind, the note, and the length of the data.
+    const HEAD: usize = 8;
+    /// The tag of all messages.
+    const TAG: c_int = 0;
+
+    /// A message of at most [`BYTES_MAX`] bytes of data. The receiver compares its `kind`.
+    pub(super) fn new(kind: u8, note: u8, data: &[u8]) -> Self {
+        assert!(data.len() <= BYTES_MAX);
+        let mut bytes = Vec::with_capacity(Self::HEAD + data.len());
+        bytes.extend_from_slice(&[kind, note, 0, 0]);
+        bytes.extend_from_slice(&(data.len() as u32).to_ne_bytes());
+        bytes.extend_from_slice(data);
+        Message(bytes)
+    }
+
+    fn room() -> Self {
+        Message(vec![0; Self::HEAD + BYTES_MAX])
+    }
+
+    pub(super) fn kind(&self) -> u8 {
+        self.0[0]
+    }
+
+    pub(super) fn note(&self) -> u8 {
+        self.0[1]
+    }
+
+    pub(super) fn data(&self) -> &[u8] {
+        let length = [self.0[4], self.0[5], self.0[6], self.0[7]];
+        &self.0[Self::HEAD..][..u32::from_ne_bytes(length) as usize]
+    }
+}
 
 /// The place of a process: its node, and its rank there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +78,8 @@ pub(super) struct Nodes {
     me: u32,
     /// By rank.
     places: Vec<Place>,
+    /// Number of nodes.
+    nodes: u32,
 }
 
 /// The places of processes that are on these nodes. Nodes are numbered as they occur.
@@ -84,15 +126,15 @@ impl Nodes {
         let mut all = vec![0; carrier.ranks as usize];
         carrier.allgather(&[u8::from(made.is_some())], &mut all);
         let (mates, first) = made.filter(|_| !carrier.failed && !all.contains(&0))?;
+        let nodes = places.iter().map(|place| place.node + 1).max().unwrap_or(0);
         if me == 0 {
-            let nodes = places.iter().map(|place| place.node + 1).max().unwrap_or(0);
             log::info!(
                 "short collectives of a communicator of {} processes on {nodes} nodes run on \
                  schedules within each node",
                 carrier.ranks
             );
         }
-        Some(Nodes { mates, first, me, places })
+        Some(Nodes { mates, first, me, places, nodes })
     }
 
     pub(super) fn ranks(&self) -> u32 {
@@ -101,6 +143,11 @@ impl Nodes {
 
     pub(super) fn me(&self) -> u32 {
         self.me
+    }
+
+    /// Number of nodes.
+    pub(super) fn nodes(&self) -> u32 {
+        self.nodes
     }
 
     /// The places of all processes, by rank.
@@ -127,11 +174,46 @@ impl Nodes {
         if self.first.0 == MPI_COMM_NULL {
             return Ok(());
         }
-        const FAILED: &str = "a message between nodes has failed";
-        match drive::through(|request| start(self.first.0, request), Status::ignored()) {
-            MPI_SUCCESS => Ok(()),
-            code => Err(Fault::new(host_calls::class_of(code), FAILED)),
+        outcome(drive::through(|request| start(self.first.0, request), Status::ignored()))
+    }
+
+    /// In the first process of a node: sends messages, each with its node, and receives one from
+    /// each node of `from`, in this order.
+    pub(super) fn messages(
+        &self,
+        sent: &[(u32, Message)],
+        from: &[u32],
+    ) -> Result<Vec<Message>, Fault> {
+        let mut received: Vec<Message> = from.iter().map(|_| Message::room()).collect();
+        let mut requests: SmallVec<[Cell<MPI_Request>; 8]> = SmallVec::new();
+        let mut code = MPI_SUCCESS;
+        let mut start = |started: &dyn Fn(*mut MPI_Request) -> c_int| {
+            let request = Cell::new(MPI_REQUEST_NULL);
+            let started = started(request.as_ptr());
+            requests.push(request);
+            code = if code == MPI_SUCCESS { started } else { code };
+        };
+        let (comm, tag) = (self.first.0, Message::TAG);
+        for (node, message) in from.iter().zip(&mut received) {
+            let (at, room) = (message.0.as_mut_ptr().cast(), message.0.len() as c_int);
+            // SAFETY: the room is the host's until the request is complete, for which this function
+            // waits.
+            start(&|request| unsafe {
+                PMPI_Irecv(at, room, MPI_BYTE, *node as c_int, tag, comm, request)
+            });
         }
+        for (node, message) in sent {
+            let (at, bytes) = (message.0.as_ptr().cast(), message.0.len() as c_int);
+            // SAFETY: likewise for the data.
+            start(&|request| unsafe {
+                PMPI_Isend(at, bytes, MPI_BYTE, *node as c_int, tag, comm, request)
+            });
+        }
+        for request in &requests {
+            let waited = drive::wait_for(request, Status::ignored());
+            code = if code == MPI_SUCCESS { waited } else { code };
+        }
+        outcome(code).map(|()| received)
     }
 
     /// `MPI_Barrier`.
@@ -145,9 +227,25 @@ impl Nodes {
     }
 }
 
+/// The outcome of a call of the host between nodes.
+fn outcome(code: c_int) -> Result<(), Fault> {
+    const FAILED: &str = "a message between nodes has failed";
+    match code {
+        MPI_SUCCESS => Ok(()),
+        code => Err(Fault::new(host_calls::class_of(code), FAILED)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_are_read_as_they_were_made() {
+        let (mut arrived, sent) = (Message::room(), Message::new(7, 2, &[1, 2, 3]));
+        arrived.0[..sent.0.len()].copy_from_slice(&sent.0);
+        assert_eq!((arrived.kind(), arrived.note(), arrived.data()), (7, 2, &[1, 2, 3][..]));
+    }
 
     #[test]
     fn nodes_are_numbered_as_they_occur() {

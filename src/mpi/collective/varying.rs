@@ -3,65 +3,22 @@
 //! else that they are long. Where a process that all read says so, the host serves the call: the
 //! root, or any process of an alltoallv.
 
+mod across;
+mod packing;
+
 use std::ffi::{c_int, c_void};
 
 use smallvec::SmallVec;
 
+use self::across::Route;
+use self::packing::{Data, HEAD, Outgoing, absent, pack_all, pack_records};
 use super::communicators::{Collective, Communicator};
 use super::exchanges::{Lists, PerRank, list, number, valid_root};
 use super::message::{Elements, Number, Triple};
-use super::serve::{Failed, Host, Served, code, differs, serve};
+use super::nodes::{BYTES_MAX, Nodes};
+use super::serve::{Failed, Host, Served, code, differs, serve_across};
 use crate::collective::{Content, Draft, Mismatch, Published, Work};
 use crate::mpi::abi::sys::*;
-
-/// The note of a content whose data are too long.
-const LONG: u32 = 1 << 16;
-
-/// Data of a content, or their absence.
-type Data = SmallVec<[u8; 64]>;
-
-/// What a process publishes.
-struct Outgoing {
-    content: Content,
-    data: Data,
-}
-
-impl Outgoing {
-    /// `None` for the data: they are too long.
-    fn new(code: u32, data: Option<Data>) -> Self {
-        let code = if data.is_some() { code } else { code | LONG };
-        let data = data.unwrap_or_default();
-        Outgoing { content: Content { bytes: data.len() as u32, code }, data }
-    }
-}
-
-/// A block for each other process: a table with the offset and the length of each, and the data.
-/// `None`: they are too long.
-///
-/// # Safety
-/// The application may read the blocks.
-unsafe fn pack_all(own: &Communicator, blocks: &[Elements], comm: MPI_Comm) -> Option<Data> {
-    let others = || (0..own.ranks()).filter(|rank| *rank != own.me());
-    let mut at = blocks.len().saturating_sub(1) * 8;
-    let mut table = PerRank::<usize>::new();
-    for rank in others() {
-        table.push(at);
-        at = at.checked_add(blocks[rank as usize].bytes.checked_next_multiple_of(8)?)?;
-        if at > own.content_max() {
-            return None;
-        }
-    }
-    let mut data = Data::from_elem(0, at);
-    for (rank, at) in others().zip(table) {
-        let block = &blocks[rank as usize];
-        let entry = number(rank, own.me()) * 8;
-        data[entry..][..4].copy_from_slice(&(at as u32).to_ne_bytes());
-        data[entry + 4..][..4].copy_from_slice(&(block.bytes as u32).to_ne_bytes());
-        // SAFETY: the contract of this function.
-        unsafe { block.copy_to(&mut data[at..][..block.bytes], comm) };
-    }
-    Some(data)
-}
 
 /// One collective of this kind.
 struct Round<'a> {
@@ -125,7 +82,7 @@ impl<'a> Round<'a> {
     ) -> Self {
         let received = SmallVec::new();
         let counts = decider.is_none_or(|decider| decider == me);
-        let long = counts && outgoing.content.note() != 0;
+        let long = counts && outgoing.is_long();
         Round { me, outgoing, receive, parts, decider, received, long, is_longer: false }
     }
 
@@ -172,6 +129,23 @@ unsafe fn keep(from: &Elements, to: &Elements, comm: MPI_Comm) {
     }
 }
 
+/// Whether the root of a gatherv expects blocks that are short between nodes, too.
+fn is_short_across(own: &Nodes, to: &[Elements]) -> bool {
+    let (me, here) = (own.me() as usize, own.here().node);
+    let mut bytes: PerRank<usize> = smallvec::smallvec![0; own.nodes() as usize];
+    for (rank, (block, place)) in to.iter().zip(own.places()).enumerate() {
+        let record = block.bytes.saturating_add(HEAD);
+        if rank == me || block.bytes == 0 {
+            continue;
+        }
+        if record > own.mates.content_max() {
+            return false;
+        }
+        bytes[place.node as usize] += record;
+    }
+    (0..).zip(bytes).all(|(node, bytes)| node == here || bytes <= BYTES_MAX)
+}
+
 /// # Safety
 /// As MPI says of `MPI_Gatherv`.
 pub(super) unsafe fn gatherv<C: Number, D: Number>(
@@ -181,46 +155,76 @@ pub(super) unsafe fn gatherv<C: Number, D: Number>(
     comm: MPI_Comm,
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
 ) -> c_int {
-    serve("MPI_Gatherv", comm, host, |own| {
-        let root = valid_root(own, root).ok_or(Failed::Wrong)?;
-        let (me, which) = (own.me(), Collective::AnnouncedGather { root });
-        let in_place = send.0 == MPI_IN_PLACE.cast_const();
-        let from = match in_place && me == root {
+    // What this process gives, unless it is in its place, and what the root gets.
+    let arguments = |me: u32, ranks: u32| {
+        let is_root = me as c_int == root;
+        let in_place = is_root && send.0 == MPI_IN_PLACE.cast_const();
+        let from = match in_place {
             true => None,
             false => Some(Elements::new(send).ok_or(Failed::Wrong)?),
         };
-        if let Some(from) = from.filter(|_| me != root) {
-            let data = (from.bytes <= own.content_max()).then(|| {
-                let mut data = Data::from_elem(0, from.bytes);
-                // SAFETY: the application's buffer, as MPI says of the call.
-                unsafe { from.copy_to(&mut data, comm) };
-                data
-            });
-            let outgoing = Outgoing::new(code::GATHERV, data);
-            let round = Round::new(me, &outgoing, &[], false, Some(root));
-            // SAFETY: nothing is received.
-            return unsafe { round.run(own, which, Served::AtHost, comm) };
+        if !is_root {
+            return Ok((from, PerRank::new()));
         }
         // SAFETY: the application's arrays, as MPI says of the call.
-        let to = unsafe { receive.elements(own.ranks()) }.ok_or(Failed::Wrong)?;
-        let mine = to[me as usize];
-        if from.is_some_and(|from| from.is_same_as(&mine)) {
-            return Err(Failed::Wrong);
-        }
-        // The own block does not travel.
-        let is_short = |rank: usize| rank == me as usize || to[rank].bytes <= own.content_max();
-        let data = (0..to.len()).all(is_short).then(Data::new);
+        let to = unsafe { receive.elements(ranks) }.ok_or(Failed::Wrong)?;
+        let is_wrong = from.is_some_and(|from| from.is_same_as(&to[me as usize]));
+        if is_wrong { Err(Failed::Wrong) } else { Ok((from, to)) }
+    };
+    let across = |own: &mut Nodes| {
+        let route = Route::To(own.place(root).ok_or(Failed::Wrong)?);
+        let (me, room) = (own.me(), own.mates.content_max());
+        let (from, to) = arguments(me, own.ranks())?;
+        let data = match from.filter(|_| me != root as u32) {
+            None => is_short_across(own, &to).then(Data::new),
+            Some(from) => {
+                let block = std::iter::once((root as usize, &from));
+                // SAFETY: the application's buffer, as MPI says of the call.
+                let list = unsafe { pack_records(me, block, room, comm) };
+                Some(list.unwrap_or_else(|| absent(me, root as u32)))
+            }
+        };
         let outgoing = Outgoing::new(code::GATHERV, data);
+        let place = |rank| to.get(rank).copied();
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe {
-            let round = Round::new(me, &outgoing, &to, false, Some(root));
-            let served = round.run(own, which, Served::AtHost, comm)?;
-            if let (Served::Done, Some(from)) = (&served, from) {
+            let served = across::serve(own, route, &outgoing, place, comm)?;
+            if let (Served::Done, Some(from), Some(mine)) = (&served, from, place(me as usize)) {
                 keep(&from, &mine, comm);
             }
             Ok(served)
         }
-    })
+    };
+    let ours = |own: &mut Communicator| {
+        let root = valid_root(own, root).ok_or(Failed::Wrong)?;
+        let (me, room) = (own.me(), own.content_max());
+        let (from, to) = arguments(me, own.ranks())?;
+        let data = match from.filter(|_| me != root) {
+            // The own block does not travel.
+            None => {
+                let is_short = |rank: usize| rank == me as usize || to[rank].bytes <= room;
+                (0..to.len()).all(is_short).then(Data::new)
+            }
+            Some(from) => (from.bytes <= room).then(|| {
+                let mut data = Data::from_elem(0, from.bytes);
+                // SAFETY: the application's buffer, as MPI says of the call.
+                unsafe { from.copy_to(&mut data, comm) };
+                data
+            }),
+        };
+        let outgoing = Outgoing::new(code::GATHERV, data);
+        let round = Round::new(me, &outgoing, &to, false, Some(root));
+        // SAFETY: the application's buffers, as MPI says of the call.
+        unsafe {
+            let which = Collective::AnnouncedGather { root };
+            let served = round.run(own, which, Served::AtHost, comm)?;
+            if let (Served::Done, Some(from), Some(mine)) = (&served, from, to.get(me as usize)) {
+                keep(&from, mine, comm);
+            }
+            Ok(served)
+        }
+    };
+    serve_across("MPI_Gatherv", comm, host, ours, across)
 }
 
 /// # Safety
@@ -232,39 +236,58 @@ pub(super) unsafe fn scatterv<C: Number, D: Number>(
     comm: MPI_Comm,
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
 ) -> c_int {
-    serve("MPI_Scatterv", comm, host, |own| {
-        let root = valid_root(own, root).ok_or(Failed::Wrong)?;
-        let (me, which) = (own.me(), Collective::Scatter { root });
-        let in_place = me == root && receive.0 == MPI_IN_PLACE.cast_const();
+    // What the root gives, and what this process gets, unless it is in its place.
+    let arguments = |me: u32, ranks: u32| {
+        let is_root = me as c_int == root;
+        let in_place = is_root && receive.0 == MPI_IN_PLACE.cast_const();
         let to = match in_place {
             true => None,
             false => Some(Elements::new(receive).ok_or(Failed::Wrong)?),
         };
-        if let Some(to) = to.filter(|_| me != root) {
-            let nothing = Outgoing::new(code::SCATTERV, Some(Data::new()));
-            let mut places = PerRank::new();
-            places.resize(own.ranks() as usize, to);
-            let round = Round::new(me, &nothing, &places, true, Some(root));
-            // SAFETY: the application's buffer, as MPI says of the call.
-            return unsafe { round.run(own, which, Served::AtHost, comm) };
+        if !is_root {
+            return Ok((PerRank::new(), to));
         }
         // SAFETY: the application's arrays, as MPI says of the call.
-        let from = unsafe { send.elements(own.ranks()) }.ok_or(Failed::Wrong)?;
-        let mine = from[me as usize];
-        if to.is_some_and(|to| to.is_same_as(&mine)) {
-            return Err(Failed::Wrong);
-        }
+        let from = unsafe { send.elements(ranks) }.ok_or(Failed::Wrong)?;
+        let is_wrong = to.is_some_and(|to| to.is_same_as(&from[me as usize]));
+        if is_wrong { Err(Failed::Wrong) } else { Ok((from, to)) }
+    };
+    let across = |own: &mut Nodes| {
+        let route = Route::From(own.place(root).ok_or(Failed::Wrong)?);
+        let (me, room) = (own.me(), own.mates.content_max());
+        let (from, to) = arguments(me, own.ranks())?;
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe {
-            let outgoing = Outgoing::new(code::SCATTERV, pack_all(own, &from, comm));
-            let round = Round::new(me, &outgoing, &[], true, Some(root));
-            let served = round.run(own, which, Served::AtHost, comm)?;
-            if let (Served::Done, Some(to)) = (&served, to) {
-                keep(&mine, &to, comm);
+            let data = pack_records(me, from.iter().enumerate(), room, comm);
+            let outgoing = Outgoing::new(code::SCATTERV, data);
+            let place = |rank| to.filter(|_| rank == root as usize);
+            let served = across::serve(own, route, &outgoing, place, comm)?;
+            if let (Served::Done, Some(mine), Some(to)) = (&served, from.get(me as usize), to) {
+                keep(mine, &to, comm);
             }
             Ok(served)
         }
-    })
+    };
+    let ours = |own: &mut Communicator| {
+        let root = valid_root(own, root).ok_or(Failed::Wrong)?;
+        let (me, which) = (own.me(), Collective::Scatter { root });
+        let (from, to) = arguments(me, own.ranks())?;
+        // SAFETY: the application's buffers, as MPI says of the call.
+        unsafe {
+            let (data, places) = match to.filter(|_| me != root) {
+                Some(to) => (Some(Data::new()), PerRank::from_elem(to, own.ranks() as usize)),
+                None => (pack_all(own, &from, comm), PerRank::new()),
+            };
+            let outgoing = Outgoing::new(code::SCATTERV, data);
+            let round = Round::new(me, &outgoing, &places, true, Some(root));
+            let served = round.run(own, which, Served::AtHost, comm)?;
+            if let (Served::Done, Some(mine), Some(to)) = (&served, from.get(me as usize), to) {
+                keep(mine, &to, comm);
+            }
+            Ok(served)
+        }
+    };
+    serve_across("MPI_Scatterv", comm, host, ours, across)
 }
 
 /// Serves an exchange of all with all. `send` and `receive` give the blocks, by the number of
@@ -277,21 +300,39 @@ unsafe fn exchange(
     comm: MPI_Comm,
     host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
     in_place: bool,
-    send: impl FnOnce(u32) -> Option<PerRank<Elements>>,
-    receive: impl FnOnce(u32) -> Option<PerRank<Elements>>,
+    send: impl Fn(u32) -> Option<PerRank<Elements>>,
+    receive: impl Fn(u32) -> Option<PerRank<Elements>>,
 ) -> c_int {
-    serve(call, comm, host, |own| {
-        let to = receive(own.ranks()).ok_or(Failed::Wrong)?;
+    // What this process gives, unless it is in place, and what it gets.
+    let arguments = |ranks: u32| {
+        let to = receive(ranks).ok_or(Failed::Wrong)?;
         let from = match in_place {
             true => None,
-            false => Some(send(own.ranks()).ok_or(Failed::Wrong)?),
+            false => Some(send(ranks).ok_or(Failed::Wrong)?),
         };
-        let me = own.me();
         let is_same =
             |from: &PerRank<Elements>| from.iter().zip(&to).any(|(from, to)| from.is_same_as(to));
-        if from.as_ref().is_some_and(is_same) {
-            return Err(Failed::Wrong);
+        if from.as_ref().is_some_and(is_same) { Err(Failed::Wrong) } else { Ok((from, to)) }
+    };
+    let across = |own: &mut Nodes| {
+        let (me, room) = (own.me(), own.mates.content_max());
+        let (from, to) = arguments(own.ranks())?;
+        // SAFETY: the application's buffers, as MPI says of the call.
+        unsafe {
+            let sent = from.as_ref().unwrap_or(&to);
+            let data = pack_records(me, sent.iter().enumerate(), room, comm);
+            let outgoing = Outgoing::new(code::ALLTOALLV, data);
+            let place = |rank| to.get(rank).copied();
+            let served = across::serve(own, Route::All, &outgoing, place, comm)?;
+            if let (Served::Done, Some(from)) = (&served, from) {
+                keep(&from[me as usize], &to[me as usize], comm);
+            }
+            Ok(served)
         }
+    };
+    let ours = |own: &mut Communicator| {
+        let (from, to) = arguments(own.ranks())?;
+        let me = own.me();
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe {
             let data = pack_all(own, from.as_ref().unwrap_or(&to), comm);
@@ -303,7 +344,8 @@ unsafe fn exchange(
             }
             Ok(served)
         }
-    })
+    };
+    serve_across(call, comm, host, ours, across)
 }
 
 /// # Safety

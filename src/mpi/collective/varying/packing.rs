@@ -1,0 +1,166 @@
+//! What a process publishes of its data, and blocks on their way between nodes.
+
+use smallvec::SmallVec;
+
+use crate::collective::Content;
+use crate::mpi::abi::sys::*;
+use crate::mpi::collective::communicators::Communicator;
+use crate::mpi::collective::exchanges::{PerRank, number};
+use crate::mpi::collective::message::Elements;
+
+/// The note of a content whose data are too long.
+const LONG: u32 = 1 << 16;
+
+/// Data of a content, or their absence.
+pub(super) type Data = SmallVec<[u8; 64]>;
+
+/// What a process publishes.
+pub(super) struct Outgoing {
+    pub(super) content: Content,
+    pub(super) data: Data,
+}
+
+impl Outgoing {
+    /// `None` for the data: they are too long.
+    pub(super) fn new(code: u32, data: Option<Data>) -> Self {
+        let code = if data.is_some() { code } else { code | LONG };
+        let data = data.unwrap_or_default();
+        Outgoing { content: Content { bytes: data.len() as u32, code }, data }
+    }
+
+    pub(super) fn is_long(&self) -> bool {
+        self.content.note() != 0
+    }
+}
+
+/// A block for each other process: a table with the offset and the length of each, and the data.
+/// `None`: they are too long.
+///
+/// # Safety
+/// The application may read the blocks.
+pub(super) unsafe fn pack_all(
+    own: &Communicator,
+    blocks: &[Elements],
+    comm: MPI_Comm,
+) -> Option<Data> {
+    let others = || (0..own.ranks()).filter(|rank| *rank != own.me());
+    let mut at = blocks.len().saturating_sub(1) * 8;
+    let mut table = PerRank::<usize>::new();
+    for rank in others() {
+        table.push(at);
+        at = at.checked_add(blocks[rank as usize].bytes.checked_next_multiple_of(8)?)?;
+        if at > own.content_max() {
+            return None;
+        }
+    }
+    let mut data = Data::from_elem(0, at);
+    for (rank, at) in others().zip(table) {
+        let block = &blocks[rank as usize];
+        let entry = number(rank, own.me()) * 8;
+        data[entry..][..4].copy_from_slice(&(at as u32).to_ne_bytes());
+        data[entry + 4..][..4].copy_from_slice(&(block.bytes as u32).to_ne_bytes());
+        // SAFETY: the contract of this function.
+        unsafe { block.copy_to(&mut data[at..][..block.bytes], comm) };
+    }
+    Some(data)
+}
+
+/// A block on its way between processes of several nodes. Records lie behind one another. Empty
+/// blocks have none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record<'a> {
+    /// Rank of the sender.
+    pub(super) from: u16,
+    /// Rank of the receiver.
+    pub(super) to: u16,
+    /// `None`: the block is longer than any that is expected, so it stays where it is.
+    pub(super) data: Option<&'a [u8]>,
+}
+
+/// Bytes of a record before the data: both ranks, and the length.
+pub(super) const HEAD: usize = 6;
+/// The length of a block that stays where it is.
+const ABSENT: u16 = u16::MAX;
+
+fn head(from: u16, to: u16, length: u16) -> [u8; HEAD] {
+    let ([a, b], [c, d], [e, f]) = (from.to_ne_bytes(), to.to_ne_bytes(), length.to_ne_bytes());
+    [a, b, c, d, e, f]
+}
+
+/// The record of a block that stays where it is.
+pub(super) fn absent(from: u32, to: u32) -> Data {
+    Data::from_slice(&head(from as u16, to as u16, ABSENT))
+}
+
+impl Record<'_> {
+    /// Adds the record to a list.
+    pub(super) fn add_to(&self, list: &mut Vec<u8>) {
+        let length = self.data.map_or(ABSENT, |data| data.len() as u16);
+        list.extend_from_slice(&head(self.from, self.to, length));
+        list.extend_from_slice(self.data.unwrap_or_default());
+    }
+}
+
+/// The records of a list.
+pub(super) fn records(mut list: &[u8]) -> impl Iterator<Item = Record<'_>> {
+    std::iter::from_fn(move || {
+        let ([a, b, c, d, e, f], rest) = list.split_first_chunk::<HEAD>()?;
+        let length = u16::from_ne_bytes([*e, *f]);
+        let here = if length == ABSENT { 0 } else { usize::from(length) };
+        let (data, rest) = rest.split_at_checked(here)?;
+        list = rest;
+        let (from, to) = (u16::from_ne_bytes([*a, *b]), u16::from_ne_bytes([*c, *d]));
+        Some(Record { from, to, data: (length != ABSENT).then_some(data) })
+    })
+}
+
+/// The records of blocks that process `me` sends to others. `None`: they are longer than `most`.
+///
+/// # Safety
+/// The application may read the blocks.
+pub(super) unsafe fn pack_records<'a>(
+    me: u32,
+    blocks: impl Iterator<Item = (usize, &'a Elements)>,
+    most: usize,
+    comm: MPI_Comm,
+) -> Option<Data> {
+    let mut list = Data::new();
+    for (to, block) in blocks.filter(|(to, block)| *to != me as usize && block.bytes != 0) {
+        let at = list.len() + HEAD;
+        let end = at.checked_add(block.bytes).filter(|end| *end <= most)?;
+        list.extend_from_slice(&head(me as u16, to as u16, block.bytes as u16));
+        list.resize(end, 0);
+        // SAFETY: the contract of this function.
+        unsafe { block.copy_to(&mut list[at..], comm) };
+    }
+    Some(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_as_they_were_added() {
+        let all = [
+            Record { from: 3, to: 65535, data: Some(&[1, 2, 3]) },
+            Record { from: 0, to: 1, data: None },
+            Record { from: 7, to: 2, data: Some(&[4]) },
+        ];
+        let mut list = Vec::new();
+        all.iter().for_each(|record| record.add_to(&mut list));
+        assert_eq!(list.len(), 3 * HEAD + 4);
+        assert_eq!(records(&list).collect::<Vec<_>>(), all);
+    }
+
+    #[test]
+    fn a_list_that_is_cut_off_ends_with_its_last_whole_record() {
+        let whole = Record { from: 1, to: 2, data: Some(&[9; 5]) };
+        let mut list = Vec::new();
+        whole.add_to(&mut list);
+        whole.add_to(&mut list);
+        for length in [HEAD + 5, HEAD + 8, 2 * HEAD + 9] {
+            assert_eq!(records(&list[..length]).collect::<Vec<_>>(), [whole]);
+        }
+    }
+}
