@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use super::communicators::{Carrier, Communicator};
 use super::own_comm::OwnComm;
 use super::serve::{Failed, Served, assemble};
+use super::varying::Trials;
 use crate::collective::RANKS_MAX;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host_calls;
@@ -80,6 +81,8 @@ pub(super) struct Nodes {
     places: Vec<Place>,
     /// Number of nodes.
     nodes: u32,
+    /// Of collectives with blocks of different lengths, by kind.
+    pub(super) trials: [Trials; 3],
 }
 
 /// The places of processes that are on these nodes. Nodes are numbered as they occur.
@@ -134,7 +137,7 @@ impl Nodes {
                 carrier.ranks
             );
         }
-        Some(Nodes { mates, first, me, places, nodes })
+        Some(Nodes { mates, first, me, places, nodes, trials: Default::default() })
     }
 
     pub(super) fn ranks(&self) -> u32 {

@@ -5,6 +5,7 @@
 
 mod across;
 mod packing;
+mod trials;
 
 use std::ffi::{c_int, c_void};
 
@@ -19,6 +20,8 @@ use super::nodes::{BYTES_MAX, Nodes};
 use super::serve::{Failed, Host, Served, code, differs, serve_across};
 use crate::collective::{Content, Draft, Mismatch, Published, Work};
 use crate::mpi::abi::sys::*;
+
+pub(super) use self::trials::Trials;
 
 /// One collective of this kind.
 struct Round<'a> {

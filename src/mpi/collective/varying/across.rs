@@ -36,6 +36,17 @@ pub(super) enum Route {
     From(Place),
 }
 
+impl Route {
+    /// Place in a list of all kinds.
+    fn number(self) -> usize {
+        match self {
+            Route::All => 0,
+            Route::To(_) => 1,
+            Route::From(_) => 2,
+        }
+    }
+}
+
 /// How a call goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Word {
@@ -294,6 +305,9 @@ pub(super) unsafe fn serve(
     if own.ranks() > PROCESSES_MAX {
         return Ok(Served::AtHost);
     }
+    if !own.trials[route.number()].begin() {
+        return Ok(Served::AtHost);
+    }
     let code = outgoing.content.kind();
     let (mut list, mut word) = collect(own, route, outgoing);
     let mut fault = None;
@@ -301,6 +315,7 @@ pub(super) unsafe fn serve(
         (list, word, fault) = exchange(own, route, code, (&list, word));
     }
     let (list, word) = hand_out(own, code, (&list, word));
+    own.trials[route.number()].end(word == Word::Long);
     match word {
         Word::Short => {}
         Word::Long => return Ok(Served::AtHost),
