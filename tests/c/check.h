@@ -161,6 +161,19 @@ HELPER int test_memory(long long bytes)
     return enough;
 }
 
+/* Lines of a file. -1: it cannot be read. */
+HELPER int lines_of(const char *file)
+{
+    int n = 0, c;
+    FILE *f = fopen(file, "r");
+    if (f == NULL)
+        return -1;
+    while ((c = getc(f)) != EOF)
+        n += c == '\n';
+    fclose(f);
+    return n;
+}
+
 /* True if all processes can share memory. */
 HELPER int on_one_node(void)
 {

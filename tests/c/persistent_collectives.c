@@ -14,17 +14,6 @@
 
 enum { RESTARTS = 1000, FEW = 5, THREADS = 3 };
 
-static int mappings(void)
-{
-    int number = 0;
-    FILE *f = fopen("/proc/self/maps", "r");
-    REQUIRE(f != NULL);
-    for (int c; (c = getc(f)) != EOF;)
-        number += c == '\n';
-    fclose(f);
-    return number;
-}
-
 /* x -> a x + b, composed from left to right: not commutative. Items are pairs of ints. */
 static void compose(void *left, void *right, int *n, MPI_Datatype *type)
 {
@@ -443,9 +432,10 @@ static void memory(void)
             MPI(MPI_Comm_disconnect(&part));
         else
             MPI(MPI_Comm_free(&part));
-        int now = mappings();
+        int now = lines_of("/proc/self/maps");
         if (i == WARM)
             before = now;
+        REQUIRE(now > 0);
         EXPECT(i < WARM || now < before + 10, "mappings: %d after %d rounds, %d after %d",
                before, WARM, now, i);
     }

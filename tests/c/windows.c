@@ -49,18 +49,6 @@ static void at_once(void)
         window_free(&w[MANY - 1 - i]);
 }
 
-static int lines_of(const char *file)
-{
-    int n = 0, c;
-    FILE *f = fopen(file, "r");
-    if (f == NULL)
-        return -1;
-    while ((c = getc(f)) != EOF)
-        n += c == '\n';
-    fclose(f);
-    return n;
-}
-
 /* Memory of this process in KiB. */
 static long resident(void)
 {

@@ -176,6 +176,9 @@ pub(super) unsafe fn gatherv<C: Number, D: Number>(
     };
     let across = |own: &mut Nodes| {
         let route = Route::To(own.place(root).ok_or(Failed::Wrong)?);
+        if !across::tries(own, route) {
+            return Ok(Served::AtHost);
+        }
         let (me, room) = (own.me(), own.mates.content_max());
         let (from, to) = arguments(me, own.ranks())?;
         let data = match from.filter(|_| me != root as u32) {
@@ -257,6 +260,9 @@ pub(super) unsafe fn scatterv<C: Number, D: Number>(
     };
     let across = |own: &mut Nodes| {
         let route = Route::From(own.place(root).ok_or(Failed::Wrong)?);
+        if !across::tries(own, route) {
+            return Ok(Served::AtHost);
+        }
         let (me, room) = (own.me(), own.mates.content_max());
         let (from, to) = arguments(me, own.ranks())?;
         // SAFETY: the application's buffers, as MPI says of the call.
@@ -318,6 +324,9 @@ unsafe fn exchange(
         if from.as_ref().is_some_and(is_same) { Err(Failed::Wrong) } else { Ok((from, to)) }
     };
     let across = |own: &mut Nodes| {
+        if !across::tries(own, Route::All) {
+            return Ok(Served::AtHost);
+        }
         let (me, room) = (own.me(), own.mates.content_max());
         let (from, to) = arguments(own.ranks())?;
         // SAFETY: the application's buffers, as MPI says of the call.

@@ -289,9 +289,14 @@ fn hand_out(own: &mut Nodes, code: u32, (list, word): (&[u8], Word)) -> (Vec<u8>
     }
 }
 
-/// Moves the blocks of all processes. `outgoing` has the records of those that this process sends,
-/// or says that they are long; in a gatherv only the root may say so. `place` returns where the
-/// block of a rank goes.
+/// Whether a call is tried here, as all processes know. If not, the host serves it.
+pub(super) fn tries(own: &mut Nodes, route: Route) -> bool {
+    own.ranks() <= PROCESSES_MAX && own.trials[route.number()].begin()
+}
+
+/// Moves the blocks of all processes, if this call is [tried](tries). `outgoing` has the records of
+/// those that this process sends, or says that they are long; in a gatherv only the root may say
+/// so. `place` returns where the block of a rank goes.
 ///
 /// # Safety
 /// The application may write the places.
@@ -302,12 +307,6 @@ pub(super) unsafe fn serve(
     place: impl Fn(usize) -> Option<Elements>,
     comm: MPI_Comm,
 ) -> Result<Served, Failed> {
-    if own.ranks() > PROCESSES_MAX {
-        return Ok(Served::AtHost);
-    }
-    if !own.trials[route.number()].begin() {
-        return Ok(Served::AtHost);
-    }
     let code = outgoing.content.kind();
     let (mut list, mut word) = collect(own, route, outgoing);
     let mut fault = None;

@@ -73,12 +73,16 @@ fn free_idle(carrier: &mut Carrier) {
     while free_some(carrier) {}
 }
 
-/// As [`free_idle`], of the first 64. False, in all processes: none is left to free.
+/// Most windows that processes look at together: the bits of a word.
+const TOGETHER: usize = 64;
+
+/// As [`free_idle`], of the first ones. True, in all processes: others may follow.
 fn free_some(carrier: &mut Carrier) -> bool {
     let key = Some(carrier.comm.key());
     let of_comm = |kept: &&Kept| kept.comm == key;
     let add = |(at, mask), kept: &Kept| (at + 1, mask | u64::from(kept.idle) << at);
-    let (number, mine) = KEPT.with(|all| all.iter().filter(of_comm).take(64).fold((0, 0), add));
+    let look = |all: &mut Vec<Kept>| all.iter().filter(of_comm).take(TOGETHER).fold((0, 0), add);
+    let (number, mine) = KEPT.with(look);
     if number == 0 {
         return false;
     }
@@ -90,14 +94,14 @@ fn free_some(carrier: &mut Carrier) -> bool {
     let mut at = 0;
     let freed: Vec<Kept> = KEPT.with(|all| {
         all.extract_if(.., |kept| {
-            let chosen = kept.comm == key && at < 64 && everywhere >> at & 1 != 0;
-            at += u32::from(kept.comm == key);
+            let chosen = kept.comm == key && at < TOGETHER && everywhere >> at & 1 != 0;
+            at += usize::from(kept.comm == key);
             chosen
         })
         .collect()
     });
     freed.into_iter().for_each(free);
-    true
+    number == TOGETHER
 }
 
 /// The processes of a communicator are about to end it: frees those of its windows that no process
