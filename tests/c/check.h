@@ -162,7 +162,7 @@ HELPER int test_memory(long long bytes)
 }
 
 /* Lines of a file. -1: it cannot be read. */
-HELPER int lines_of(const char *file)
+HELPER int lines_in(const char *file)
 {
     int n = 0, c;
     FILE *f = fopen(file, "r");

@@ -432,7 +432,7 @@ static void memory(void)
             MPI(MPI_Comm_disconnect(&part));
         else
             MPI(MPI_Comm_free(&part));
-        int now = lines_of("/proc/self/maps");
+        int now = lines_in("/proc/self/maps");
         if (i == WARM)
             before = now;
         REQUIRE(now > 0);

@@ -96,7 +96,7 @@ static void one_after_the_other(int count)
     for (int i = 0; i < count; i++) {
         make_and_free(i, 4096 * (i % 5));
         if (i == first || i == count - 1) {
-            int f = entries_of("/proc/self/fd"), m = lines_of("/proc/self/maps");
+            int f = entries_of("/proc/self/fd"), m = lines_in("/proc/self/maps");
             long k = resident();
             if (i == count - 1) {
                 EXPECT(f <= files, "open files: %d after %d windows, %d after %d", files, first, f,
