@@ -3,6 +3,8 @@
 //! Processors differ in what they do fast, and virtual ones move. So all ways are tried again and
 //! again, more and more seldom while the best one stays the best.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Turns of a trial that each way has, if nothing else is said.
@@ -50,6 +52,13 @@ impl<const WAYS: usize, const TURNS: u32> Trials<WAYS, TURNS> {
         Turn::Trial(WAYS - 1 - (self.left / TURNS) as usize)
     }
 
+    /// Takes all turns before the next trial in the best way. Returns their number.
+    fn take_best(&mut self) -> u32 {
+        let rest = self.left.saturating_sub(Self::TRIAL);
+        self.left -= rest;
+        rest
+    }
+
     /// Notes the time of a turn on trial. At the end of a trial, returns the least times of all
     /// ways, in picoseconds per byte; [`settle`](Self::settle) says what follows from them.
     #[cold]
@@ -71,9 +80,80 @@ impl<const WAYS: usize, const TURNS: u32> Trials<WAYS, TURNS> {
     }
 }
 
+/// Trials that all threads of the process share. Threads may take a turn too many before a trial;
+/// one at a time is on trial.
+#[derive(Debug)]
+pub(super) struct SharedTrials<const WAYS: usize> {
+    best: AtomicUsize,
+    /// Turns until the next trial.
+    until_trial: AtomicU32,
+    trials: Mutex<Trials<WAYS>>,
+}
+
+impl<const WAYS: usize> SharedTrials<WAYS> {
+    /// `best`: what is used until the first trial.
+    pub(super) const fn new(best: usize) -> Self {
+        SharedTrials {
+            best: AtomicUsize::new(best),
+            until_trial: AtomicU32::new(INTERVAL_MIN),
+            trials: Mutex::new(Trials { left: Trials::<WAYS>::TRIAL, ..Trials::new(best) }),
+        }
+    }
+
+    /// Runs `turn` in the best way, or in one that is on trial: then `turn` returns its time.
+    /// `bytes`: the length of the turn.
+    #[inline(always)]
+    pub(super) fn take(&self, bytes: usize, turn: impl Fn(Turn) -> Duration) {
+        match self.until_trial.load(Relaxed) {
+            0 => self.try_out(bytes, turn),
+            left => {
+                self.until_trial.store(left - 1, Relaxed);
+                turn(Turn::Best(self.best.load(Relaxed)));
+            }
+        }
+    }
+
+    #[cold]
+    fn try_out(&self, bytes: usize, turn: impl Fn(Turn) -> Duration) {
+        let Ok(mut trials) = self.trials.try_lock() else {
+            turn(Turn::Best(self.best.load(Relaxed)));
+            return;
+        };
+        let next = trials.next();
+        let took = turn(next);
+        let Turn::Trial(way) = next else { return };
+        if let Some(least) = trials.note(way, took, bytes) {
+            let best = (0..WAYS).min_by_key(|way| least[*way]).unwrap_or(way);
+            trials.settle(best);
+            self.best.store(best, Relaxed);
+            self.until_trial.store(trials.take_best(), Relaxed);
+        }
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shared_trials_find_the_best_way_again_when_times_change() {
+        let trials = SharedTrials::<2>::new(0);
+        let second_of = |count: u32, times: [u64; 2]| {
+            let second = AtomicU32::new(0);
+            for _ in 0..count {
+                trials.take(1000, |turn| {
+                    let (Turn::Best(way) | Turn::Trial(way)) = turn;
+                    second.fetch_add(way as u32, Relaxed);
+                    Duration::from_nanos(times[way])
+                });
+            }
+            second.into_inner()
+        };
+        assert!(second_of(1000, [100, 120]) < 40);
+        assert!(second_of(2000, [100, 80]) > 1400, "the second became faster");
+        assert!(second_of(10_000, [100, 80]) > 9900, "trials become rare");
+        assert!(second_of(2000, [60, 80]) < 600, "the first became faster");
+    }
 
     /// Takes turns of 1000 bytes in ways that take these times, in nanoseconds. Returns how many
     /// were taken in the second way.

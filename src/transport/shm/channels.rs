@@ -26,7 +26,6 @@ use super::adaptive::{self, Choice, Way};
 use super::cma::{self, Batch, Direction};
 use super::cma_consumer::{CmaConsumer, CmaPeer};
 use super::context::Context;
-use super::gather::GATHERED_MAX;
 use super::inbox::Inbox;
 use super::outbox::{Outbox, SHORT};
 use super::reference::{BY_KERNEL_MIN, DIVIDED_MIN, buffer_of};
@@ -228,19 +227,11 @@ impl Channels {
         if op.len >= DIVIDED_MIN {
             return self.post_divided(index, op, ticket, shapes);
         }
-        if op.len < GATHERED_MAX {
-            return self.post_short(index, op, ticket, shapes);
-        }
-        if self.outboxes[index as usize].post_reference(op, ticket) {
-            self.activate(index);
-            self.wake(index);
-            return Posted::Pending;
-        }
-        self.post_alone(index, op, ticket, shapes)
+        self.post_short(index, op, ticket, shapes)
     }
 
-    /// Whether short puts and gets are copied in the way that has been the faster. Where ranks
-    /// share cores, the kernel copies them all.
+    /// Whether puts and gets of less than [`DIVIDED_MIN`] bytes are copied in the way that has been
+    /// the faster. Where ranks share cores, the kernel copies them all.
     pub(super) fn learns(&self) -> bool {
         self.by_kernel_min == BY_KERNEL_MIN
     }
@@ -389,7 +380,7 @@ impl Channels {
 
     /// Rings the target's doorbell if the target does not poll this window. Call after publishing.
     #[inline(always)]
-    fn wake(&mut self, index: u32) {
+    pub(super) fn wake(&mut self, index: u32) {
         let outbox = &mut self.outboxes[index as usize];
         let block = self.context.parts.rank(outbox.target);
         // After a notification this process may never poll again.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::engine::{OpKind, Rank};
 use crate::sync::Ordering::{Acquire, Relaxed};
-use crate::transport::copy;
+use crate::transport::copy::{copy, copy_away};
 use crate::transport::datatype::compare_swap_in_place;
 use crate::transport::datatype::element::ForeignReduce;
 
@@ -239,7 +239,7 @@ unsafe fn apply(slot: PublishedSlot, context: &Context) {
         // SAFETY: the payload holds `len` bytes and the window memory has them at `target`.
         OpKind::Put => unsafe { copy(data, target, len) },
         // SAFETY: the payload has room for `len` bytes and the window memory has them at `target`.
-        OpKind::Get => unsafe { copy(target, data, len) },
+        OpKind::Get => unsafe { copy_away(target, data, len) },
         _ => {
             // A slot has at most one piece, short enough for one hold of the lock.
             const _: () = assert!(super::outbox::PIECE_MAX <= LOCK_HOLD_BYTES);

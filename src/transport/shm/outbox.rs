@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use crate::engine::{NoResource, Notification, Op, OpKind, Posted, Rank, Shaped, Stage, Ticket};
 use crate::sync::AtomicU32;
-use crate::transport::copy::{copy, prefetch_to_write};
+use crate::transport::copy::{copy, copy_away, prefetch_to_write};
 use crate::transport::datatype::element::{FIRST_FOREIGN, reduction};
 use crate::transport::datatype::{self, Shape, Shapes, whole};
 
@@ -431,10 +431,10 @@ impl Outbox {
             slot.fill(op.disp + at as u64, part as u32, payload);
             let origin = (op.origin.0 as *const u8).wrapping_add(at);
             match op.kind {
-                OpKind::Put | OpKind::Accumulate => copy(origin, data, part),
+                OpKind::Put | OpKind::Accumulate => copy_away(origin, data, part),
                 OpKind::Get => {}
                 OpKind::GetAccumulate if op.reduction == reduction::NO_OP => {}
-                OpKind::GetAccumulate => copy(origin, data, part),
+                OpKind::GetAccumulate => copy_away(origin, data, part),
                 OpKind::CompareAndSwap => {
                     copy(origin, data, part);
                     copy(op.compare.0 as *const u8, data.add(part), part);

@@ -1,7 +1,9 @@
-//! Short puts and gets on other processes' memory in created windows: which way they take.
+//! Puts and gets of less than 64 KiB on other processes' memory in created windows: which way they
+//! take.
 //!
-//! The kernel copies one, or several by one system call ([`super::gather`]); or they go through the
-//! channel, if the target polls. Which is the faster depends on the machine, so it is learned from
+//! The kernel copies one, or several by one system call ([`super::gather`]), or those of 16 KiB and
+//! more in either process ([`super::reference`]); or they go through the channel, if the target
+//! polls. Which is the faster depends on the machine, so it is learned from
 //! the times of both: of one operation ([`Fastest`](super::adaptive::Fastest)) where they come
 //! alone, and of bursts where they come together ([`Bursts`]). In a burst, the target copies while
 //! the origin sends what comes next: a put of 4 KiB that comes alone took 0.5 µs by the kernel and
@@ -17,16 +19,17 @@ use super::adaptive::{self, Choice, Way};
 use super::channels::Channels;
 use super::gather::GATHERED_MAX;
 use super::outbox::{Outbox, SHORT};
-use super::reference::BY_KERNEL_MIN;
+use super::reference::{BY_KERNEL_MIN, DIVIDED_MIN};
 
 /// What an operation costs that is not complete on return, beside the channel: its record, the
 /// sweeps that find it complete, the wait. With 4 KiB, 0.38 µs where a cache line took 0.02 µs, and
 /// 0.6 µs where it took 0.11.
 const CHANNEL_REST: Duration = Duration::from_nanos(400);
-/// Bytes of a burst, at most.
+/// Bytes of a burst, at most, or operations of more bytes together.
 const BURST: u64 = 64 * 1024;
-/// Classes of the lengths of short operations; see [`adaptive::class`].
-const CLASSES: usize = (GATHERED_MAX / BY_KERNEL_MIN).ilog2() as usize;
+const BURST_OPERATIONS: u64 = 8;
+/// Classes of the lengths of operations; see [`adaptive::class`].
+const CLASSES: usize = (DIVIDED_MIN / BY_KERNEL_MIN).ilog2() as usize;
 
 /// Bursts of a trial in each way. The first ones through the channel find its slots in no cache, or
 /// in those of the target.
@@ -40,7 +43,7 @@ const CHANNEL: usize = 1;
 const WORTHWHILE: u64 = 19;
 
 /// Operations of one length to one target without a pause: until all are complete, or until there
-/// are [`BURST`] bytes.
+/// are [`BURST`] bytes and [`BURST_OPERATIONS`].
 #[derive(Clone, Copy, Debug)]
 struct Burst {
     class: usize,
@@ -87,8 +90,13 @@ impl Bursts {
         self.now.as_mut().is_some_and(|burst| {
             burst.operations += 1;
             burst.bytes += len;
-            burst.bytes >= BURST
+            burst.bytes >= BURST.max(BURST_OPERATIONS * len)
         })
+    }
+
+    /// Whether an operation that is posted now is the first of its burst.
+    fn is_first(&self) -> bool {
+        self.now.is_some_and(|burst| burst.operations == 0)
     }
 
     fn is_on_trial(&self) -> bool {
@@ -128,14 +136,15 @@ impl Outbox {
     #[allow(clippy::disallowed_methods, reason = "only to learn which way is the faster")]
     fn end_burst_now(&mut self) {
         let now = self.bursts.is_on_trial().then(Instant::now);
-        if let Some(Burst { way: CHANNEL, operations, .. }) = self.bursts.end(now) {
+        let Some(Burst { class, way, operations, .. }) = self.bursts.end(now) else { return };
+        if way == CHANNEL || class >= adaptive::class(GATHERED_MAX, BY_KERNEL_MIN) {
             self.gather.note(operations > 1);
         }
     }
 }
 
 impl Channels {
-    /// Starts a put or get of less than [`GATHERED_MAX`] bytes.
+    /// Starts a put or get of less than [`DIVIDED_MIN`] bytes.
     pub(super) fn post_short(
         &mut self,
         index: u32,
@@ -179,6 +188,17 @@ impl Channels {
         };
         let posted = match way {
             CHANNEL => self.post_through(index, op, ticket, shapes),
+            _ if op.len >= GATHERED_MAX => {
+                match self.post_in_either(index, op, ticket, shapes) {
+                    // Complete only with the next poll, so that the burst ends with that.
+                    Posted::Complete if self.outboxes[index as usize].bursts.is_first() => {
+                        self.outboxes[index as usize].add_finished(ticket);
+                        self.activate(index);
+                        Posted::Pending
+                    }
+                    posted => posted,
+                }
+            }
             _ => {
                 let there = self.context.parts.rank(op.target).info.0.memory + op.disp;
                 outbox.gather.add(op, ticket, there);
@@ -205,20 +225,38 @@ impl Channels {
     #[allow(clippy::disallowed_methods, reason = "only to learn which way is the faster")]
     fn post_single(&mut self, index: u32, op: &Op, ticket: Ticket, shapes: &mut Shapes) -> Posted {
         if !self.may_choose(index, op) {
-            return self.post_alone(index, op, ticket, shapes);
+            return self.post_in_either(index, op, ticket, shapes);
         }
         let class = adaptive::class(op.len, BY_KERNEL_MIN);
         let Choice { way, timed } = self.outboxes[index as usize].short_ways[class].choose();
         let begin = timed.then(Instant::now);
         let posted = match way {
             Way::Channel => self.post_through(index, op, ticket, shapes),
-            _ => self.post_alone(index, op, ticket, shapes),
+            _ if timed => self.post_alone(index, op, ticket, shapes),
+            _ => self.post_in_either(index, op, ticket, shapes),
         };
         if let Some(took) = self.end_trial(index, begin, posted) {
             let rest = if way == Way::Channel { CHANNEL_REST } else { Duration::ZERO };
             self.outboxes[index as usize].short_ways[class].note(way, took + rest);
         }
         posted
+    }
+
+    /// Starts one that the kernel copies, in this process or, if it is not too short for that, in
+    /// the target.
+    fn post_in_either(
+        &mut self,
+        index: u32,
+        op: &Op,
+        ticket: Ticket,
+        shapes: &mut Shapes,
+    ) -> Posted {
+        if op.len >= GATHERED_MAX && self.outboxes[index as usize].post_reference(op, ticket) {
+            self.activate(index);
+            self.wake(index);
+            return Posted::Pending;
+        }
+        self.post_alone(index, op, ticket, shapes)
     }
 
     /// Starts one through the channel.

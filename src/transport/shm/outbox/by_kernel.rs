@@ -84,17 +84,23 @@ impl Outbox {
         self.begin_redone();
     }
 
-    /// Whether a put or get of `len` bytes is copied at once, alone. `learns`: a short one may also
-    /// go through the channel.
+    /// Whether a put or get of `len` bytes is copied at once, alone. `learns`: one of less than
+    /// [`DIVIDED_MIN`] bytes may also go through the channel.
     pub(in super::super) fn copies_at_once(&mut self, len: u64, learns: bool) -> bool {
-        if len >= DIVIDED_MIN {
+        let may_be_left = len >= GATHERED_MAX;
+        if len >= DIVIDED_MIN || (may_be_left && !self.references.skips()) {
             return false;
         }
-        if len >= GATHERED_MAX {
-            return self.references.skips();
+        if !learns {
+            return may_be_left || self.gather.skips();
         }
         let class = adaptive::class(len, BY_KERNEL_MIN);
-        self.gather.skips() && (!learns || self.short_ways[class].uses(Way::Alone))
+        self.gather.skips() && self.short_ways[class].uses(Way::Alone)
+    }
+
+    /// Adds an operation that is complete, and of which the next poll is to tell.
+    pub(in super::super) fn add_finished(&mut self, ticket: Ticket) {
+        self.finished.push_back((ticket, Stage::Remote));
     }
 
     /// Publishes a put or get by reference, if the target may well copy it, or a part of it.
