@@ -304,6 +304,16 @@ mod tests {
     }
 
     #[test]
+    fn a_burst_of_longer_operations_has_several_of_them() {
+        let (mut bursts, len) = (Bursts::new(), 48 * 1024);
+        let class = adaptive::class(len, BY_KERNEL_MIN);
+        assert_eq!(class, CLASSES - 1, "the longest class");
+        bursts.way(class);
+        assert!((1..BURST_OPERATIONS).all(|_| !bursts.count(len)));
+        assert!(bursts.count(len));
+    }
+
+    #[test]
     fn a_burst_ends_with_its_bytes_or_with_another_length() {
         let mut bursts = Bursts::new();
         bursts.way(3);
