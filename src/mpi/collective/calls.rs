@@ -10,6 +10,7 @@ use super::message::{Elements, Staged, Triple};
 use super::nodes::{self, Nodes};
 use super::reductions::{self, Operands};
 use super::serve::{self, Failed, Host, Served, code, differs, serve_across};
+use super::single_copy;
 use super::varying::{self, TypedLists};
 use crate::collective::Content;
 use crate::collective::schedule::FLAT_MAX;
@@ -41,9 +42,11 @@ unsafe fn broadcast(
             few @ ..=FLAT_MAX => Row::Broadcast.most(few),
             _ => TREE_BYTES_MAX,
         };
-        if !(1..=max).contains(&message.bytes) {
+        let is_long = message.bytes > max;
+        if message.bytes == 0 || (is_long && !single_copy::serves(own, message.bytes)) {
             return Ok(Served::AtHost);
         }
+        let pass = if is_long { single_copy::broadcast } else { pass };
         // SAFETY: the application's message, as MPI says of the call.
         unsafe {
             if own.me() == root {

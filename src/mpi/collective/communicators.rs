@@ -5,7 +5,7 @@
 //! fails, the host serves it. The set-up is collective and has the same outcome in all processes.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use hashbrown::HashMap;
 
@@ -23,7 +23,7 @@ use crate::mpi::progress::{drive, hook};
 use crate::runtime::config::Collectives;
 use crate::runtime::process::Own;
 use crate::runtime::progress::{oversubscribed, sweep_from_hook};
-use crate::transport::shm::{Bootstrap, Scratch, SetupError};
+use crate::transport::shm::{Bootstrap, PeerMemory, Scratch, SetupError};
 
 /// What this process knows of a communicator.
 enum Entry {
@@ -51,8 +51,12 @@ static CALLS_BEFORE: AtomicU32 = AtomicU32::new(0);
 /// most communicators that are made for a single exchange should not pay for it.
 const CALLS_BEFORE_AUTO: u32 = 16;
 
+/// This process may use cross-memory attach.
+static ATTACHES: AtomicBool = AtomicBool::new(false);
+
 /// Turns schedules on. All processes of the job call it, or none, with the same setting.
-pub(crate) fn open(setting: Collectives) {
+/// `attaches`: cross-memory attach may be used.
+pub(crate) fn open(setting: Collectives, attaches: bool) {
     let calls = match setting {
         Collectives::Auto => CALLS_BEFORE_AUTO,
         Collectives::Always => 1,
@@ -61,6 +65,7 @@ pub(crate) fn open(setting: Collectives) {
     let mut rank = 0;
     host_calls::comm_rank(MPI_COMM_WORLD, &mut rank);
     limits::take(rank, |numbers| _ = host_calls::bcast_ints(numbers, MPI_COMM_WORLD));
+    ATTACHES.store(attaches, Ordering::Relaxed);
     CALLS_BEFORE.store(calls, Ordering::Release);
 }
 
@@ -201,6 +206,8 @@ pub(super) struct Communicator {
     since_progress: u32,
     /// The ranks of the node outnumber its cores, as at least one of the processes sees it.
     crowded: bool,
+    /// The processes' memory, if all can reach that of all others.
+    attached: Option<PeerMemory>,
 }
 
 /// Looks before a collective waits like other calls.
@@ -263,8 +270,16 @@ impl Communicator {
             operand: vec![0; words],
             since_progress: 0,
             crowded: false,
+            attached: PeerMemory::new(carrier, ATTACHES.load(Ordering::Relaxed)),
         };
+        if carrier.failed {
+            return Err(None);
+        }
         own.crowded = own.is_any(oversubscribed());
+        if own.is_any(own.attached.is_none()) {
+            own.attached = None;
+            log::info!("long collectives are left to the host, without cross-memory attach");
+        }
         Ok(own)
     }
 
@@ -299,6 +314,11 @@ impl Communicator {
     /// [PR-4]. All processes get the same answer.
     pub(super) fn is_crowded(&self) -> bool {
         self.crowded
+    }
+
+    /// The processes' memory. All processes have it, or none.
+    pub(super) fn attached(&self) -> Option<&PeerMemory> {
+        self.attached.as_ref()
     }
 
     /// Runs a collective on the [block](Self::block), as [`run_on`](Self::run_on).

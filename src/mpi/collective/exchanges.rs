@@ -14,6 +14,7 @@ use super::limits::Row;
 use super::message::{Elements, Number, Staged, Triple, Typed};
 use super::nodes::Nodes;
 use super::serve::{Failed, Host, Served, code, differs, serve_across};
+use super::single_copy;
 use crate::collective::schedule::FLAT_MAX;
 use crate::collective::{Content, Draft, Mismatch, Published, Work};
 use crate::mpi::abi::error::Fault;
@@ -24,7 +25,7 @@ const MANY_MAX: usize = 2048;
 
 /// Where the blocks of a buffer are.
 #[derive(Clone, Copy)]
-enum Blocks<'a> {
+pub(super) enum Blocks<'a> {
     /// There is one, for or from all processes.
     Single(*mut u8, usize),
     /// One of this length for each process, in a row.
@@ -38,13 +39,21 @@ impl Blocks<'_> {
 
     /// Address and length of at most `chunk` bytes of the block of `rank`, from byte `from` on.
     #[inline]
-    fn piece(&self, rank: u32, from: usize, chunk: usize) -> (*mut u8, usize) {
+    pub(super) fn piece(&self, rank: u32, from: usize, chunk: usize) -> (*mut u8, usize) {
         let (at, bytes) = match self {
             Blocks::Single(at, bytes) => (*at, *bytes),
             Blocks::Even(at, bytes) => (at.wrapping_add(rank as usize * bytes), *bytes),
             Blocks::Places(places) => places[rank as usize],
         };
         (at.wrapping_add(from), bytes.saturating_sub(from).min(chunk))
+    }
+
+    /// Address and length of the only block, or of the first of a row.
+    pub(super) fn base(&self) -> (*mut u8, usize) {
+        match self {
+            Blocks::Single(at, bytes) | Blocks::Even(at, bytes) => (*at, *bytes),
+            Blocks::Places(places) => places[0],
+        }
     }
 }
 
@@ -56,6 +65,16 @@ struct Plan {
     longest: usize,
     /// A process publishes a part for each other process. Otherwise they all get the same.
     parts: bool,
+    means: Means,
+}
+
+/// How blocks move.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Means {
+    /// By the board, in pieces.
+    Pieces,
+    /// From buffer to buffer.
+    SingleCopy,
 }
 
 /// The exchange of one piece of each block.
@@ -117,7 +136,7 @@ impl Work for Piece<'_> {
 }
 
 impl Plan {
-    /// Runs the exchange, in pieces. The own block is left to the caller.
+    /// Runs the exchange. The own block is left to the caller.
     ///
     /// # Safety
     /// The blocks that the plan sends and receives are valid, and none that is received overlaps
@@ -131,6 +150,11 @@ impl Plan {
         let (me, ranks) = (own.me(), own.ranks());
         if ranks == 1 {
             return Ok(());
+        }
+        if self.means == Means::SingleCopy {
+            let which = (self.which, self.code);
+            // SAFETY: the contract of this function.
+            return unsafe { single_copy::exchange(own, which, self.parts, send, receive) };
         }
         let others = ranks as usize - 1;
         let room = if self.parts { (own.content_max() / others) & !7 } else { own.content_max() };
@@ -153,14 +177,22 @@ impl Plan {
     }
 }
 
-/// Whether blocks of so many bytes are exchanged here, as all processes know.
-fn is_short(own: &Communicator, row: Row, block: usize, parts: bool) -> bool {
+/// How blocks of so many bytes are exchanged here, as all processes know. `None`: at the host.
+fn means(own: &Communicator, row: Row, block: usize, parts: bool) -> Option<Means> {
     let max = match own.ranks() {
         few @ ..=FLAT_MAX => row.most(few),
         many if parts => MANY_MAX / (many as usize - 1),
         _ => MANY_MAX,
     };
-    (1..=max).contains(&block)
+    means_of(own, block, (1..=max).contains(&block))
+}
+
+/// The same of blocks of so many bytes at most, which suit the board if they are `short`.
+fn means_of(own: &Communicator, longest: usize, short: bool) -> Option<Means> {
+    match short {
+        true => Some(Means::Pieces),
+        false => single_copy::serves(own, longest).then_some(Means::SingleCopy),
+    }
 }
 
 /// Copies the block that a process keeps.
@@ -267,11 +299,11 @@ pub(super) unsafe fn allgather(
     };
     let ours = |own: &mut Communicator| {
         let (from, to) = arguments(own.me())?;
-        if !is_short(own, Row::Allgather, to.bytes, false) {
+        let Some(means) = means(own, Row::Allgather, to.bytes, false) else {
             return Ok(Served::AtHost);
-        }
+        };
         let which = Collective::Exchange;
-        let plan = Plan { which, code: code::ALLGATHER, longest: to.bytes, parts: false };
+        let plan = Plan { which, code: code::ALLGATHER, longest: to.bytes, parts: false, means };
         let to = Held::each(to, own.ranks());
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe { even(own, &plan, Some(Held::One(from)), Some(to), comm) }
@@ -299,11 +331,11 @@ pub(super) unsafe fn alltoall(
     };
     let ours = |own: &mut Communicator| {
         let (from, to) = arguments()?;
-        if !is_short(own, Row::Alltoall, to.bytes, true) {
+        let Some(means) = means(own, Row::Alltoall, to.bytes, true) else {
             return Ok(Served::AtHost);
-        }
+        };
         let which = Collective::Exchange;
-        let plan = Plan { which, code: code::ALLTOALL, longest: to.bytes, parts: true };
+        let plan = Plan { which, code: code::ALLTOALL, longest: to.bytes, parts: true, means };
         let (from, to) = (Held::each(from, own.ranks()), Held::each(to, own.ranks()));
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe { even(own, &plan, Some(from), Some(to), comm) }
@@ -335,11 +367,11 @@ pub(super) unsafe fn gather(
     let ours = |own: &mut Communicator| {
         let root = valid_root(own, root).ok_or(Failed::Wrong)?;
         let (from, block, is_root) = arguments(own.me())?;
-        if !is_short(own, Row::Gather, block.bytes, false) {
+        let Some(means) = means(own, Row::Gather, block.bytes, false) else {
             return Ok(Served::AtHost);
-        }
+        };
         let which = Collective::Gather { root };
-        let plan = Plan { which, code: code::GATHER, longest: block.bytes, parts: false };
+        let plan = Plan { which, code: code::GATHER, longest: block.bytes, parts: false, means };
         let to = is_root.then(|| Held::each(block, own.ranks()));
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe { even(own, &plan, Some(Held::One(from)), to, comm) }
@@ -376,11 +408,11 @@ pub(super) unsafe fn scatter(
     let ours = |own: &mut Communicator| {
         let root = valid_root(own, root).ok_or(Failed::Wrong)?;
         let (to, block, is_root) = arguments(own.me())?;
-        if !is_short(own, Row::Scatter, block.bytes, true) {
+        let Some(means) = means(own, Row::Scatter, block.bytes, true) else {
             return Ok(Served::AtHost);
-        }
+        };
         let which = Collective::Scatter { root };
-        let plan = Plan { which, code: code::SCATTER, longest: block.bytes, parts: true };
+        let plan = Plan { which, code: code::SCATTER, longest: block.bytes, parts: true, means };
         let from = is_root.then(|| Held::each(block, own.ranks()));
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe { even(own, &plan, from, Some(Held::One(to)), comm) }
@@ -456,12 +488,13 @@ pub(super) unsafe fn allgatherv<C: Number, D: Number>(
         let all = to.iter().map(|block| block.bytes).try_fold(0, usize::checked_add);
         let longest = to.iter().map(|block| block.bytes).max().unwrap_or(0);
         let all_max = Row::Allgather.most(own.ranks()).saturating_mul(own.ranks() as usize);
-        let is_short = all.is_some_and(|all| (1..=all_max).contains(&all));
-        if !is_short || (own.ranks() > FLAT_MAX && longest > MANY_MAX) {
+        let is_short = all.is_some_and(|all| (1..=all_max).contains(&all))
+            && (own.ranks() <= FLAT_MAX || longest <= MANY_MAX);
+        let Some(means) = means_of(own, longest, is_short) else {
             return Ok(Served::AtHost);
-        }
-        let plan =
-            Plan { which: Collective::Exchange, code: code::ALLGATHERV, longest, parts: false };
+        };
+        let (which, parts) = (Collective::Exchange, false);
+        let plan = Plan { which, code: code::ALLGATHERV, longest, parts, means };
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe {
             let source = Staged::source(&from, comm);

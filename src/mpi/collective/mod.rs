@@ -6,6 +6,7 @@
 //! - [`reductions`]: collectives that reduce.
 //! - [`serve`]: who serves a call: a schedule, or the host in one of two forms.
 //! - [`limits`]: up to how many bytes a schedule serves it.
+//! - [`single_copy`]: longer ones within a node.
 //! - [`message`]: data in the application's buffers.
 //! - [`communicators`]: the boards of communicators. [`nodes`]: communicators of several nodes.
 //! - [`own_comm`]: communicators of this library.
@@ -27,6 +28,7 @@ mod own_comm;
 pub(crate) mod persistent;
 mod reductions;
 mod serve;
+mod single_copy;
 mod varying;
 
 pub(crate) use communicators::open;

@@ -12,6 +12,7 @@ use super::limits::Row;
 use super::message::{Number, Typed};
 use super::nodes::{self, Nodes};
 use super::serve::{Failed, Host, Served, code, differs, serve, serve_across};
+use super::single_copy::{self, Operand};
 use crate::collective::schedule::FLAT_MAX;
 use crate::collective::{Content, Draft, Mismatch, Published, Work};
 use crate::mpi::abi::error::Fault;
@@ -96,6 +97,11 @@ impl Operation {
             _ => TREE_BYTES_MAX,
         };
         (1..=max / self.extent()).contains(&count)
+    }
+
+    /// Whether a longer operand of so many elements is reduced from buffer to buffer.
+    fn is_long(&self, own: &Communicator, count: usize) -> bool {
+        count.checked_mul(self.extent()).is_some_and(|bytes| single_copy::serves(own, bytes))
     }
 
     /// Reduces the first operand into the second, as the left one.
@@ -325,14 +331,31 @@ pub(super) unsafe fn allreduce(
 ) -> c_int {
     // SAFETY: the contract of this function.
     let across = |own: &mut Nodes| unsafe { allreduce_across(own, all) };
-    let ours = |own: &mut Communicator, operation: Operation, count| {
+    let ours = |own: &mut Communicator| {
+        let Some((operation, count)) = all.operation()? else { return Ok(Served::AtHost) };
+        let is_short = operation.is_short(own, Row::Allreduce, count);
+        let is_long = !operation.whole && operation.is_long(own, count);
+        if !is_short && !is_long {
+            return Ok(Served::AtHost);
+        }
         let input = operand(all.sendbuf, all.recvbuf).ok_or(Failed::Wrong)?;
+        let output = all.recvbuf.cast();
         let which = (Collective::Allreduce, code::ALLREDUCE);
         // SAFETY: the application's buffers, as MPI says of the call.
-        unsafe { operation.run(own, which, input, Some(all.recvbuf.cast()), count)? };
+        unsafe {
+            match is_short {
+                true => operation.run(own, which, input, Some(output), count)?,
+                false => {
+                    let (code, extent) = (code::ALLREDUCE + operation.code, operation.extent());
+                    let bytes = operation.span(count);
+                    let operand = Operand { code, input, output, count, extent, bytes };
+                    single_copy::allreduce(own, operand, |from, to| operation.fold(from, to))?;
+                }
+            }
+        }
         Ok(Served::Done)
     };
-    reduce_by(("MPI_Allreduce", Row::Allreduce), all, comm, host, ours, across)
+    serve_across("MPI_Allreduce", comm, host, ours, across)
 }
 
 /// # Safety

@@ -164,7 +164,7 @@ unsafe fn start() {
     world::begin();
     set_up(settings, level);
     if settings.serve() != Serve::Off && !no_schedules {
-        collective::open(settings.collectives());
+        collective::open(settings.collectives(), settings.cma());
     }
     if settings.serve() != Serve::Off && !sessions && settings.collectives() != Collectives::Host {
         collective::persistent::open(settings.collectives(), &window::FOR_COLLECTIVES);

@@ -5,6 +5,7 @@ use std::io;
 
 use libc::iovec;
 
+use super::bootstrap::PROBE;
 use crate::engine::OpKind;
 use crate::transport::copy::{copy, is_slow_by_string};
 
@@ -50,6 +51,14 @@ pub(super) unsafe fn transfer(
         at += unsafe { call(direction, pid, &[local], &[remote]) }?;
     }
     Ok(())
+}
+
+/// Tries to read a word [`PROBE`] at `address` in process `pid`. Whether that works.
+pub(super) fn reads(pid: i32, address: u64) -> bool {
+    let mut word = 0u64;
+    // SAFETY: `word` is valid for eight bytes; the kernel checks the remote address.
+    let read = unsafe { transfer(Direction::Read, pid, (&raw mut word).cast(), address, 8) };
+    read.is_ok() && word == PROBE
 }
 
 const PAGE: usize = 4096;

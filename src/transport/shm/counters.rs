@@ -16,6 +16,17 @@ use super::control::Parts;
 use super::protocol::{self, CounterLine, OwnCount};
 use super::segment::{self, Segment, Step, SystemError};
 
+/// Steps of [`make_counters`](super::ShmWindow::make_counters).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CounterStep {
+    /// Publishes how many counters this process asks for.
+    Want,
+    /// Rank 0 creates the segment.
+    Create,
+    /// Maps it.
+    Map,
+}
+
 /// A process with at most this many counters has each on a cache line of its own.
 pub const APART: u64 = 512;
 const LINE: u32 = 64;

@@ -43,6 +43,7 @@ mod gather;
 mod inbox;
 mod layout;
 mod outbox;
+mod peer_memory;
 mod process;
 #[doc(hidden)]
 pub mod protocol;
@@ -62,24 +63,14 @@ pub mod tags;
 pub mod window_memory;
 
 pub use bootstrap::{Alone, Bootstrap, Memory, node};
-pub use counters::{APART as COUNTERS_APART, Counter, CounterTable, RaisedBefore};
+pub use counters::{APART as COUNTERS_APART, Counter, CounterStep, CounterTable, RaisedBefore};
+pub use peer_memory::PeerMemory;
 pub use process::{is_rung, take_rung};
 pub use reference::BY_KERNEL_MIN;
 pub use regions::AttachError;
 pub use scratch::Scratch;
 pub use segment::SystemError;
 pub use setup::{Settings, SetupError};
-
-/// Steps of [`ShmWindow::make_counters`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CounterStep {
-    /// Publishes how many counters this process asks for.
-    Want,
-    /// Rank 0 creates the segment.
-    Create,
-    /// Maps it.
-    Map,
-}
 
 /// A put or get of contiguous bytes.
 #[derive(Clone, Copy, Debug)]

@@ -20,7 +20,7 @@ use super::bootstrap::{
     Bootstrap, BootstrapRecord, Memory, PROBE, RECORD_BYTES, WindowKind, decode_error,
     encode_error, node_id, word,
 };
-use super::cma::{self, Direction};
+use super::cma;
 use super::control::{Parts, RankInfo};
 use super::layout::{Layout, Placement, page};
 use super::process::{self, MemoryFileId};
@@ -312,9 +312,5 @@ fn probe_next<I: Iterator<Item = BootstrapRecord>>(
     size: u32,
 ) -> bool {
     let next = records().nth(((me + 1) % size) as usize).expect("ranks are below the size");
-    let mut word = 0u64;
-    // SAFETY: `word` is valid for eight bytes; the kernel checks the remote address.
-    let read =
-        unsafe { cma::transfer(Direction::Read, next.pid, (&raw mut word).cast(), next.probe, 8) };
-    read.is_ok() && word == PROBE
+    cma::reads(next.pid, next.probe)
 }

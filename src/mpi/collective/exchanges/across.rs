@@ -8,7 +8,7 @@
 use std::ffi::c_int;
 use std::ops::Range;
 
-use super::{Blocks, PerRank, Plan, code};
+use super::{Blocks, Means, PerRank, Plan, code};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
 use crate::mpi::collective::calls::pass;
@@ -102,6 +102,7 @@ unsafe fn collect(
         code,
         longest: lengths.iter().copied().max().unwrap_or(0),
         parts: false,
+        means: Means::Pieces,
     };
     let is_first = own.here().rank == 0;
     let mut rest = node;

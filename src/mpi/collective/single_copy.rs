@@ -1,0 +1,418 @@
+//! Long collectives within a node, which copy each byte once: by cross-memory attach, from the
+//! buffer of the process that has it to that of the process that gets it.
+//!
+//! Each process publishes the address of its buffer on the board. Those that get data read them
+//! there; to the root of a gather, the others write. Another collective of the board follows, so
+//! that nobody returns while others use its buffer.
+
+use std::slice::{from_raw_parts, from_raw_parts_mut};
+
+use super::communicators::{Collective, Communicator, bytes_of};
+use super::exchanges::{Blocks, PerRank};
+use super::serve::{assemble, code, differs};
+use crate::collective::schedule::FLAT_MAX;
+use crate::collective::{Content, Draft, Mismatch, Published, Work};
+use crate::mpi::abi::error::Fault;
+use crate::mpi::abi::sys::*;
+use crate::runtime::progress::sweep_from_hook;
+
+/// Note of the contents: what is announced is longer than what passes in pieces.
+const NOTE: u32 = 0xffff << 16;
+/// Bytes that are copied between two rounds of progress [PR-1].
+const CHUNK: usize = 4 << 20;
+/// Bytes of operands that are folded at a time.
+const FOLDED: usize = 64 << 10;
+
+/// Most bytes of all blocks. Packed data need as much memory, and their length is an int of MPI.
+const BYTES_MAX: usize = 1 << 30;
+
+/// Whether a collective of so many bytes, or so long blocks, is served here, as all processes know.
+pub(super) fn serves(own: &Communicator, block: usize) -> bool {
+    own.attached().is_some()
+        && own.ranks() <= FLAT_MAX
+        && (1..=BYTES_MAX / own.ranks() as usize).contains(&block)
+}
+
+/// The buffer of a process: its address there, and the bytes of the buffer or of a block of it.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    address: u64,
+    bytes: u64,
+    /// Where the result is, if it is elsewhere.
+    result: u64,
+}
+
+const RECORD: usize = size_of::<Place>();
+
+impl Place {
+    fn of(base: *const u8, bytes: usize) -> Self {
+        Place { address: base as u64, bytes: bytes as u64, result: 0 }
+    }
+
+    fn encode(self) -> [u8; RECORD] {
+        let mut record = [0; RECORD];
+        for (word, to) in [self.address, self.bytes, self.result].iter().zip(record.chunks_mut(8)) {
+            to.copy_from_slice(&word.to_ne_bytes());
+        }
+        record
+    }
+
+    fn decode(record: [u8; RECORD]) -> Self {
+        let word =
+            |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| record[at * 8 + byte]));
+        Place { address: word(0), bytes: word(1), result: word(2) }
+    }
+
+    /// How the length differs from what this process expects.
+    fn mismatch(&self, expected: usize) -> Option<Mismatch> {
+        match self.bytes.cmp(&(expected as u64)) {
+            std::cmp::Ordering::Greater => Some(Mismatch::Longer),
+            std::cmp::Ordering::Less => Some(Mismatch::Shorter),
+            std::cmp::Ordering::Equal => None,
+        }
+    }
+}
+
+/// Places that processes publish.
+struct Announced<'a> {
+    called: Content,
+    mine: Place,
+    found: &'a mut [Place],
+}
+
+impl Work for Announced<'_> {
+    fn write(&mut self, _: Content, draft: &Draft<'_>) {
+        draft.write(0, &self.mine.encode());
+    }
+
+    fn collect(&mut self, from: u32, published: &Published<'_>) -> Option<Mismatch> {
+        let mismatch = self.called.mismatch(published.content);
+        if mismatch.is_none() {
+            let mut record = [0; RECORD];
+            published.read_part(0, &mut record);
+            self.found[from as usize] = Place::decode(record);
+        }
+        mismatch
+    }
+}
+
+fn differing(mismatch: Mismatch) -> Fault {
+    differs(mismatch, MPI_ERR_OTHER, MPI_ERR_OTHER)
+}
+
+/// Publishes a place, as `which` says. Returns those of the others that it collects.
+fn announce(
+    own: &mut Communicator,
+    which: Collective,
+    code: u32,
+    mine: Place,
+) -> Result<PerRank<Place>, Mismatch> {
+    let mut found: PerRank<Place> = smallvec::smallvec![Place::default(); own.ranks() as usize];
+    let called = Content { bytes: RECORD as u32, code: code | NOTE };
+    let mut work = Announced { called, mine, found: &mut found };
+    match own.run_with(which, called, &mut work).1 {
+        Some(mismatch) => Err(mismatch),
+        None => Ok(found),
+    }
+}
+
+/// A part of the transfer, from byte `at` on.
+type Part<'a> = &'a dyn Fn(usize, usize) -> std::io::Result<()>;
+
+/// Transfers bytes in chunks, and makes progress in between.
+fn in_chunks(bytes: usize, part: Part<'_>) -> Result<(), Fault> {
+    for at in (0..bytes).step_by(CHUNK) {
+        if at > 0 {
+            sweep_from_hook();
+        }
+        if let Err(error) = part(at, CHUNK.min(bytes - at)) {
+            log::error!("cross-memory attach in a collective failed: {error}");
+            return Err(Fault::new(
+                MPI_ERR_OTHER,
+                "the memory of another process cannot be reached; standard error says why",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Reads bytes of process `from`.
+///
+/// # Safety
+/// `to` is valid for so many bytes.
+unsafe fn read(
+    own: &Communicator,
+    from: u32,
+    address: u64,
+    to: *mut u8,
+    bytes: usize,
+) -> Result<(), Fault> {
+    let Some(attached) = own.attached() else { return Ok(()) };
+    in_chunks(bytes, &|at, part| {
+        // SAFETY: within the caller's bytes.
+        unsafe { attached.read(from, address + at as u64, to.wrapping_add(at), part) }
+    })
+}
+
+/// Writes bytes to process `to`, which expects them.
+///
+/// # Safety
+/// `from` is valid for so many bytes.
+unsafe fn write(
+    own: &Communicator,
+    to: u32,
+    address: u64,
+    from: *const u8,
+    bytes: usize,
+) -> Result<(), Fault> {
+    let Some(attached) = own.attached() else { return Ok(()) };
+    in_chunks(bytes, &|at, part| {
+        // SAFETY: within the caller's bytes.
+        unsafe { attached.write(to, address + at as u64, from.wrapping_add(at), part) }
+    })
+}
+
+/// Broadcasts bytes.
+///
+/// # Safety
+/// There are so many bytes at `base`, which this process may read, and write if it is not the root.
+pub(super) unsafe fn broadcast(
+    own: &mut Communicator,
+    root: u32,
+    base: *mut u8,
+    bytes: usize,
+) -> Result<(), Fault> {
+    let which = Collective::Scatter { root };
+    let found = announce(own, which, code::BROADCAST, Place::of(base, bytes)).map_err(differing)?;
+    let mut done = Ok(());
+    if own.me() != root {
+        let place = found[root as usize];
+        done = match place.mismatch(bytes) {
+            Some(mismatch) => Err(differing(mismatch)),
+            // SAFETY: the contract of this function.
+            None => unsafe { read(own, root, place.address, base, bytes) },
+        };
+    }
+    release(own, root, code::BROADCAST).and(done)
+}
+
+/// Tells the root that its buffer is not in use any more.
+fn release(own: &mut Communicator, root: u32, code: u32) -> Result<(), Fault> {
+    announce(own, Collective::Gather { root }, code, Place::default()).map(drop).map_err(differing)
+}
+
+/// Exchanges blocks. The own block is left to the caller.
+///
+/// # Safety
+/// The blocks that are sent and received are valid, and none that is received overlaps one that is
+/// sent, unless all blocks are received at the places of those that are sent.
+pub(super) unsafe fn exchange(
+    own: &mut Communicator,
+    (which, code): (Collective, u32),
+    parts: bool,
+    send: Blocks<'_>,
+    receive: Blocks<'_>,
+) -> Result<(), Fault> {
+    // SAFETY: the contract of this function.
+    unsafe {
+        match which {
+            Collective::Gather { root } => gather(own, root, code, send, receive),
+            Collective::Scatter { root } => {
+                let (base, bytes) = send.base();
+                let found =
+                    announce(own, which, code, Place::of(base, bytes)).map_err(differing)?;
+                let is_root = own.me() == root;
+                let done = if is_root {
+                    Ok(())
+                } else {
+                    take(own, root, found[root as usize], true, receive)
+                };
+                release(own, root, code).and(done)
+            }
+            _ => exchange_all(own, code, parts, send, receive),
+        }
+    }
+}
+
+/// Reads the block of process `from`.
+///
+/// # Safety
+/// As [`exchange`].
+unsafe fn take(
+    own: &Communicator,
+    from: u32,
+    place: Place,
+    parts: bool,
+    receive: Blocks<'_>,
+) -> Result<(), Fault> {
+    let (to, room) = receive.piece(from, 0, usize::MAX);
+    // A block that is shorter than its place is accepted, as by the host.
+    match place.mismatch(room) {
+        Some(mismatch) if parts || mismatch == Mismatch::Longer => return Err(differing(mismatch)),
+        _ => {}
+    }
+    let before = if parts { u64::from(own.me()) * place.bytes } else { 0 };
+    // SAFETY: the contract of this function; the block is no longer than its place.
+    unsafe { read(own, from, place.address + before, to, place.bytes as usize) }
+}
+
+/// # Safety
+/// As [`exchange`].
+unsafe fn exchange_all(
+    own: &mut Communicator,
+    code: u32,
+    parts: bool,
+    send: Blocks<'_>,
+    receive: Blocks<'_>,
+) -> Result<(), Fault> {
+    let (me, ranks) = (own.me(), own.ranks());
+    let (mut base, bytes) = send.base();
+    // Others would read what this process has received.
+    let mut copy = Vec::new();
+    if parts && base == receive.base().0 {
+        // SAFETY: the blocks that are sent lie in a row.
+        copy.extend_from_slice(unsafe { from_raw_parts(base, bytes * ranks as usize) });
+        base = copy.as_mut_ptr();
+    }
+    let mine = Place::of(base, bytes);
+    let found = announce(own, Collective::Exchange, code, mine).map_err(differing)?;
+    let mut done = Ok(());
+    // Not all from the same process at a time.
+    for from in (1..ranks).map(|step| (me + step) % ranks) {
+        // SAFETY: the contract of this function.
+        let taken = unsafe { take(own, from, found[from as usize], parts, receive) };
+        done = done.and(taken);
+    }
+    assemble(own).and(done)
+}
+
+/// # Safety
+/// As [`exchange`].
+unsafe fn gather(
+    own: &mut Communicator,
+    root: u32,
+    code: u32,
+    send: Blocks<'_>,
+    receive: Blocks<'_>,
+) -> Result<(), Fault> {
+    let (me, is_root) = (own.me(), own.me() == root);
+    let (base, room) = receive.base();
+    let (which, mine) = (Collective::Scatter { root }, Place::of(base, room));
+    let found = announce(own, which, code, mine).map_err(differing)?;
+    let (from, bytes) = send.base();
+    let place = found[root as usize];
+    let mut done = Ok(());
+    if !is_root && bytes as u64 <= place.bytes {
+        let address = place.address + u64::from(me) * place.bytes;
+        // SAFETY: the contract of this function; the root has room for a block of each process.
+        done = unsafe { write(own, root, address, from, bytes) };
+    }
+    let (which, mine) = (Collective::Gather { root }, Place::of(from, bytes));
+    let sent = announce(own, which, code, mine).map_err(differing)?;
+    let is_longer = |place: &Place| place.mismatch(room) == Some(Mismatch::Longer);
+    match is_root && sent.iter().any(is_longer) {
+        true => Err(differing(Mismatch::Longer)),
+        false => done,
+    }
+}
+
+/// The elements of a reduction.
+#[derive(Clone, Copy)]
+pub(super) struct Operand {
+    /// Code of the call and its operation.
+    pub(super) code: u32,
+    pub(super) input: *const u8,
+    pub(super) output: *mut u8,
+    pub(super) count: usize,
+    /// Bytes from one element to the next, and from the first to the last.
+    pub(super) extent: usize,
+    pub(super) bytes: usize,
+}
+
+impl Operand {
+    /// First byte, and behind the last one, of the elements that process `rank` of `ranks` folds.
+    fn part(&self, rank: u32, ranks: u32) -> (usize, usize) {
+        let at = |rank: u32| {
+            let elements = self.count as u128 * u128::from(rank) / u128::from(ranks);
+            (elements as usize * self.extent).min(self.bytes)
+        };
+        (at(rank), at(rank + 1))
+    }
+}
+
+/// Reduces operands to all processes: each folds a part of the elements, from the last rank to the
+/// first, and then reads the parts of the others. `fold` reduces its first argument into its
+/// second, as the left operand.
+///
+/// # Safety
+/// Input and output have all elements, and are the same or do not overlap.
+pub(super) unsafe fn allreduce(
+    own: &mut Communicator,
+    operand: Operand,
+    fold: impl Fn(&[u8], &mut [u8]),
+) -> Result<(), Fault> {
+    let Operand { code, input, output, bytes, .. } = operand;
+    let (me, ranks) = (own.me(), own.ranks());
+    let mine = Place { result: output as u64, ..Place::of(input, bytes) };
+    let differing = |mismatch| differs(mismatch, MPI_ERR_TRUNCATE, MPI_ERR_OP);
+    let found = announce(own, Collective::Exchange, code, mine).map_err(differing)?;
+    let others = || (1..ranks).map(|step| (me + step) % ranks);
+    if let Some(mismatch) = others().find_map(|rank| found[rank as usize].mismatch(bytes)) {
+        // All processes see one.
+        return Err(differing(mismatch));
+    }
+    // SAFETY: the contract of this function.
+    let mut done = unsafe { fold_part(own, operand, &found, fold) };
+    assemble(own)?;
+    for rank in others() {
+        let (from, to) = operand.part(rank, ranks);
+        let address = found[rank as usize].result + from as u64;
+        // SAFETY: within the output; its process has folded the part.
+        let taken = unsafe { read(own, rank, address, output.wrapping_add(from), to - from) };
+        done = done.and(taken);
+    }
+    assemble(own).and(done)
+}
+
+/// Folds the part of the elements that this process folds.
+///
+/// # Safety
+/// As [`allreduce`].
+unsafe fn fold_part(
+    own: &mut Communicator,
+    operand: Operand,
+    found: &[Place],
+    fold: impl Fn(&[u8], &mut [u8]),
+) -> Result<(), Fault> {
+    let Operand { input, output, extent, .. } = operand;
+    let (me, ranks) = (own.me(), own.ranks());
+    let (from, to) = operand.part(me, ranks);
+    let step = FOLDED / extent * extent;
+    let words = FOLDED.div_ceil(size_of::<u128>());
+    let (mut theirs, mut sum) = (vec![0u128; words], vec![0u128; words]);
+    let last = ranks - 1;
+    for at in (from..to).step_by(step) {
+        let bytes = step.min(to - at);
+        let sum = &mut bytes_of(&mut sum)[..bytes];
+        // SAFETY: within the elements.
+        let mine = unsafe { from_raw_parts(input.add(at), bytes) };
+        for rank in (0..ranks).rev() {
+            let theirs = &mut bytes_of(&mut theirs)[..bytes];
+            let place = if rank == last { sum.as_mut_ptr() } else { theirs.as_mut_ptr() };
+            if rank != me {
+                let address = found[rank as usize].address + at as u64;
+                // SAFETY: the place has room for the bytes.
+                unsafe { read(own, rank, address, place, bytes)? };
+            }
+            match (rank == last, rank == me) {
+                (true, true) => sum.copy_from_slice(mine),
+                (true, false) => {}
+                (false, true) => fold(mine, sum),
+                (false, false) => fold(theirs, sum),
+            }
+        }
+        // SAFETY: within the elements. No process reads these of the input any more.
+        unsafe { from_raw_parts_mut(output.add(at), bytes) }.copy_from_slice(sum);
+    }
+    Ok(())
+}
