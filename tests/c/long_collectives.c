@@ -9,7 +9,10 @@
 
 enum { KIB = 1024, ROUNDS = 20, LARGEST = 9 * KIB * KIB + 7 };
 
-static unsigned char byte_of(int round, int at) { return (unsigned char)(at * 7 + at / 251 + round); }
+static unsigned char byte_of(int round, int at)
+{
+    return (unsigned char)(at * 7 + at / 251 + round);
+}
 
 static void warm_up(MPI_Comm comm)
 {
