@@ -2,8 +2,8 @@
 //! buffer of the process that has it to that of the process that gets it.
 //!
 //! Each process publishes the address of its buffer on the board. Those that get data read them
-//! there; to the root of a gather, the others write. Another collective of the board follows, so
-//! that nobody returns while others use its buffer.
+//! there. Between a root and the others, both ends copy: the root would have nothing else to do.
+//! Another collective of the board follows, so that nobody returns while others use its buffer.
 
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
@@ -20,6 +20,8 @@ use crate::runtime::progress::sweep_from_hook;
 const NOTE: u32 = 0xffff << 16;
 /// Bytes that are copied between two rounds of progress [PR-1].
 const CHUNK: usize = 4 << 20;
+/// Shortest part of a block that a root copies.
+const SHARE_MIN: usize = 16 << 10;
 /// Bytes of operands that are folded at a time.
 const FOLDED: usize = 64 << 10;
 
@@ -38,7 +40,9 @@ pub(super) fn serves(own: &Communicator, block: usize) -> bool {
 struct Place {
     address: u64,
     bytes: u64,
-    /// Where the result is, if it is elsewhere.
+    /// From one block to the next, of a root.
+    stride: u64,
+    /// Where the result of a reduction is.
     result: u64,
 }
 
@@ -46,12 +50,14 @@ const RECORD: usize = size_of::<Place>();
 
 impl Place {
     fn of(base: *const u8, bytes: usize) -> Self {
-        Place { address: base as u64, bytes: bytes as u64, result: 0 }
+        Place { address: base as u64, bytes: bytes as u64, ..Place::default() }
     }
 
     fn encode(self) -> [u8; RECORD] {
         let mut record = [0; RECORD];
-        for (word, to) in [self.address, self.bytes, self.result].iter().zip(record.chunks_mut(8)) {
+        for (word, to) in
+            [self.address, self.bytes, self.stride, self.result].iter().zip(record.chunks_mut(8))
+        {
             to.copy_from_slice(&word.to_ne_bytes());
         }
         record
@@ -60,7 +66,7 @@ impl Place {
     fn decode(record: [u8; RECORD]) -> Self {
         let word =
             |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| record[at * 8 + byte]));
-        Place { address: word(0), bytes: word(1), result: word(2) }
+        Place { address: word(0), bytes: word(1), stride: word(2), result: word(3) }
     }
 
     /// How the length differs from what this process expects.
@@ -172,6 +178,75 @@ unsafe fn write(
     })
 }
 
+/// The direction of data between a root and the others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Toward {
+    Root,
+    Others,
+}
+
+/// Bytes of a block that its process copies; the root copies those behind. As many for each of
+/// them, unless ranks share cores.
+fn own_share(own: &Communicator, bytes: usize) -> usize {
+    let share = (bytes / own.ranks() as usize) & !63;
+    if own.is_crowded() || share < SHARE_MIN { bytes } else { bytes - share }
+}
+
+/// Moves blocks between the root and the others. `block` says where the block of a process is in
+/// this one, which is the root or that process, and how long.
+///
+/// # Safety
+/// The blocks are valid, for data that they get also writable.
+unsafe fn rooted(
+    own: &mut Communicator,
+    (root, code): (u32, u32),
+    toward: Toward,
+    block: impl Fn(u32) -> (*mut u8, usize),
+) -> Result<(), Fault> {
+    let (me, is_root) = (own.me(), own.me() == root);
+    let receives = is_root == (toward == Toward::Root);
+    // Of the root, the address of its first block, which all other processes count from.
+    let (base, bytes) = block(if is_root { 0 } else { me });
+    let which = Collective::AnnouncedGather { root };
+    let mut mine = Place::of(base, bytes);
+    mine.stride = block(1).0.addr().wrapping_sub(block(0).0.addr()) as u64;
+    let found = announce(own, which, code, mine).map_err(differing)?;
+    let mut done = Ok(());
+    for peer in (0..own.ranks()).filter(|peer| (*peer != root) == is_root && *peer != me) {
+        let (here, room) = block(if is_root { peer } else { me });
+        let place = found[peer as usize];
+        let there = match is_root {
+            true => place.address,
+            false => place.address + u64::from(me) * place.stride,
+        };
+        // What is sent, and the room for it. A gather accepts less.
+        let (sent, room) = match receives {
+            true => (place.bytes as usize, room),
+            false => (room, place.bytes as usize),
+        };
+        if sent > room || (sent < room && toward == Toward::Others) {
+            if receives {
+                let mismatch = if sent > room { Mismatch::Longer } else { Mismatch::Shorter };
+                done = Err(differing(mismatch));
+            }
+            continue;
+        }
+        let share = own_share(own, sent);
+        let (from, to) = if is_root { (share, sent) } else { (0, share) };
+        let (here, there) = (here.wrapping_add(from), there + from as u64);
+        // SAFETY: within the blocks at both ends (contract of this function).
+        let moved = unsafe {
+            match receives {
+                true => read(own, peer, there, here, to - from),
+                false => write(own, peer, there, here, to - from),
+            }
+        };
+        done = done.and(moved);
+    }
+    announce(own, which, code, Place::default()).map_err(differing)?;
+    done
+}
+
 /// Broadcasts bytes.
 ///
 /// # Safety
@@ -182,23 +257,8 @@ pub(super) unsafe fn broadcast(
     base: *mut u8,
     bytes: usize,
 ) -> Result<(), Fault> {
-    let which = Collective::Scatter { root };
-    let found = announce(own, which, code::BROADCAST, Place::of(base, bytes)).map_err(differing)?;
-    let mut done = Ok(());
-    if own.me() != root {
-        let place = found[root as usize];
-        done = match place.mismatch(bytes) {
-            Some(mismatch) => Err(differing(mismatch)),
-            // SAFETY: the contract of this function.
-            None => unsafe { read(own, root, place.address, base, bytes) },
-        };
-    }
-    release(own, root, code::BROADCAST).and(done)
-}
-
-/// Tells the root that its buffer is not in use any more.
-fn release(own: &mut Communicator, root: u32, code: u32) -> Result<(), Fault> {
-    announce(own, Collective::Gather { root }, code, Place::default()).map(drop).map_err(differing)
+    // SAFETY: the contract of this function.
+    unsafe { rooted(own, (root, code::BROADCAST), Toward::Others, |_| (base, bytes)) }
 }
 
 /// Exchanges blocks. The own block is left to the caller.
@@ -216,18 +276,13 @@ pub(super) unsafe fn exchange(
     // SAFETY: the contract of this function.
     unsafe {
         match which {
-            Collective::Gather { root } => gather(own, root, code, send, receive),
+            Collective::Gather { root } => {
+                let blocks = if own.me() == root { receive } else { send };
+                rooted(own, (root, code), Toward::Root, |rank| blocks.piece(rank, 0, usize::MAX))
+            }
             Collective::Scatter { root } => {
-                let (base, bytes) = send.base();
-                let found =
-                    announce(own, which, code, Place::of(base, bytes)).map_err(differing)?;
-                let is_root = own.me() == root;
-                let done = if is_root {
-                    Ok(())
-                } else {
-                    take(own, root, found[root as usize], true, receive)
-                };
-                release(own, root, code).and(done)
+                let blocks = if own.me() == root { send } else { receive };
+                rooted(own, (root, code), Toward::Others, |rank| blocks.piece(rank, 0, usize::MAX))
             }
             _ => exchange_all(own, code, parts, send, receive),
         }
@@ -284,36 +339,6 @@ unsafe fn exchange_all(
         done = done.and(taken);
     }
     assemble(own).and(done)
-}
-
-/// # Safety
-/// As [`exchange`].
-unsafe fn gather(
-    own: &mut Communicator,
-    root: u32,
-    code: u32,
-    send: Blocks<'_>,
-    receive: Blocks<'_>,
-) -> Result<(), Fault> {
-    let (me, is_root) = (own.me(), own.me() == root);
-    let (base, room) = receive.base();
-    let (which, mine) = (Collective::Scatter { root }, Place::of(base, room));
-    let found = announce(own, which, code, mine).map_err(differing)?;
-    let (from, bytes) = send.base();
-    let place = found[root as usize];
-    let mut done = Ok(());
-    if !is_root && bytes as u64 <= place.bytes {
-        let address = place.address + u64::from(me) * place.bytes;
-        // SAFETY: the contract of this function; the root has room for a block of each process.
-        done = unsafe { write(own, root, address, from, bytes) };
-    }
-    let (which, mine) = (Collective::Gather { root }, Place::of(from, bytes));
-    let sent = announce(own, which, code, mine).map_err(differing)?;
-    let is_longer = |place: &Place| place.mismatch(room) == Some(Mismatch::Longer);
-    match is_root && sent.iter().any(is_longer) {
-        true => Err(differing(Mismatch::Longer)),
-        false => done,
-    }
 }
 
 /// The elements of a reduction.
