@@ -149,6 +149,8 @@ pub trait Mover {
     /// Takes bytes of what process `from` contributes from a slot. `None`: it is this process,
     /// whose contribution is in no slot.
     fn take(&mut self, from: u32, range: Range<usize>, turn: Turn, slot: Option<&[AtomicU64]>);
+    /// Fetches the line of a word that is read soon. A hint.
+    fn expect(&self, _word: &AtomicU64) {}
 }
 
 /// The rings as one process sees them, and its position.
@@ -310,6 +312,10 @@ impl Rings {
                 let is_last = self.taken + 1 == plan.takes.len();
                 let turn = Turn { step: self.finished, is_first: self.taken == 0, is_last };
                 mover.take(rank, range, turn, slot);
+                if slot.is_some() {
+                    // A writer that is ahead has filled it.
+                    mover.expect(self.slot(words, from, step + 1).0);
+                }
             }
             self.taken += 1;
         }

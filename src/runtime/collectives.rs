@@ -90,14 +90,41 @@ pub(crate) enum CollectiveState {
     Dead,
 }
 
+/// A [`CollectiveState`] of one byte. A start writes it, and a wait reads it soon afterwards, behind
+/// stores to lines of other processors: a longer value that is not read as it was written would
+/// have to wait for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Inactive,
+    Active,
+    Complete,
+    Failed,
+    Dead,
+}
+
 struct Entry {
     /// `None` while a thread runs it.
     body: Option<Box<dyn PersistentCollective>>,
-    state: CollectiveState,
+    phase: Phase,
+    /// Of one that has failed.
+    failure: CollectiveFailure,
     /// See [`PersistentCollective::without_guard`].
     without_guard: bool,
     /// Key of the communicator's handle. `None`: the communicator was freed.
     comm: Option<u64>,
+}
+
+impl Entry {
+    #[inline]
+    fn state(&self) -> CollectiveState {
+        match self.phase {
+            Phase::Inactive => CollectiveState::Inactive,
+            Phase::Active => CollectiveState::Active,
+            Phase::Complete => CollectiveState::Complete,
+            Phase::Failed => CollectiveState::Failed(self.failure),
+            Phase::Dead => CollectiveState::Dead,
+        }
+    }
 }
 
 struct Table {
@@ -144,8 +171,8 @@ impl Table {
 
     /// Takes a collective out of its entry, to run it. `None`: it is not in that state, or another
     /// thread runs it.
-    fn take(&mut self, key: Key, state: CollectiveState) -> Option<Box<dyn PersistentCollective>> {
-        let entry = self.entries.get_mut(key).filter(|entry| entry.state == state)?;
+    fn take(&mut self, key: Key, phase: Phase) -> Option<Box<dyn PersistentCollective>> {
+        let entry = self.entries.get_mut(key).filter(|entry| entry.phase == phase)?;
         entry.body.take()
     }
 
@@ -153,10 +180,13 @@ impl Table {
     fn put_back(&mut self, key: Key, body: Box<dyn PersistentCollective>, result: Advance) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         entry.body = Some(body);
-        entry.state = match result {
-            Advance::Pending { .. } | Advance::AtHost => CollectiveState::Active,
-            Advance::Complete => CollectiveState::Complete,
-            Advance::Failed(failure) => CollectiveState::Failed(failure),
+        entry.phase = match result {
+            Advance::Pending { .. } | Advance::AtHost => Phase::Active,
+            Advance::Complete => Phase::Complete,
+            Advance::Failed(failure) => {
+                entry.failure = failure;
+                Phase::Failed
+            }
         };
         let listed = self.active.iter().rposition(|active| *active == key);
         match (listed, result) {
@@ -174,8 +204,9 @@ impl Table {
 pub(crate) fn insert(body: Box<dyn PersistentCollective>, comm: u64) -> Key {
     with(|table| {
         let without_guard = body.without_guard();
-        let (state, comm) = (CollectiveState::Inactive, Some(comm));
-        let entry = Entry { body: Some(body), state, without_guard, comm };
+        let (phase, comm) = (Phase::Inactive, Some(comm));
+        let failure = CollectiveFailure { class: 0, text: "" };
+        let entry = Entry { body: Some(body), phase, failure, without_guard, comm };
         let key = table.entries.insert(entry);
         table.note();
         key
@@ -226,16 +257,16 @@ pub(crate) fn without_guard(key: Key) -> bool {
 /// The state of a collective.
 #[inline]
 pub(crate) fn state(key: Key) -> CollectiveState {
-    with(|table| table.entries.get(key).map_or(CollectiveState::Dead, |entry| entry.state))
+    with(|table| table.entries.get(key).map_or(CollectiveState::Dead, Entry::state))
 }
 
 /// Starts a collective. False: it is not inactive.
 #[inline]
 pub(crate) fn start(key: Key) -> bool {
     let taken = with(|table| {
-        let body = table.take(key, CollectiveState::Inactive)?;
+        let body = table.take(key, Phase::Inactive)?;
         if let Some(entry) = table.entries.get_mut(key) {
-            entry.state = CollectiveState::Active;
+            entry.phase = Phase::Active;
         }
         Some(body)
     });
@@ -259,7 +290,7 @@ pub(crate) fn finish(key: Key) -> CollectiveState {
 /// Runs a collective if it is active. True if anything moved.
 #[inline]
 fn run(key: Key, step: impl FnOnce(&mut dyn PersistentCollective) -> Advance) -> bool {
-    let Some(mut body) = with(|table| table.take(key, CollectiveState::Active)) else {
+    let Some(mut body) = with(|table| table.take(key, Phase::Active)) else {
         return false;
     };
     let result = step(&mut *body);
@@ -290,11 +321,11 @@ pub(crate) fn advance_all(windows: &mut Registry) -> bool {
 pub(crate) fn deactivate(key: Key) {
     with(|table| {
         if let Some(entry) = table.entries.get_mut(key) {
-            entry.state = match entry.state {
-                CollectiveState::Complete => CollectiveState::Inactive,
-                CollectiveState::Failed(_) => CollectiveState::Dead,
-                other => other,
-            };
+            match entry.phase {
+                Phase::Complete => entry.phase = Phase::Inactive,
+                Phase::Failed => entry.phase = Phase::Dead,
+                Phase::Inactive | Phase::Active | Phase::Dead => {}
+            }
         }
     });
 }
