@@ -149,8 +149,8 @@ pub trait Mover {
     /// Takes bytes of what process `from` contributes from a slot. `None`: it is this process,
     /// whose contribution is in no slot.
     fn take(&mut self, from: u32, range: Range<usize>, turn: Turn, slot: Option<&[AtomicU64]>);
-    /// Fetches the line of a word that is read soon. A hint.
-    fn expect(&self, _word: &AtomicU64) {}
+    /// Fetches the line of a word that is read soon, or written soon. A hint.
+    fn expect(&self, _word: &AtomicU64, _writes: bool) {}
 }
 
 /// The rings as one process sees them, and its position.
@@ -274,6 +274,9 @@ impl Rings {
             let (stamp, content) = self.slot(words, self.me, step);
             mover.publish(self.published, content);
             stamp.store(step + 1, Ordering::Release);
+            if step + 1 < self.read + DEPTH as u64 {
+                mover.expect(self.slot(words, self.me, step + 1).0, true);
+            }
         }
         self.published += 1;
         true
@@ -313,8 +316,9 @@ impl Rings {
                 let turn = Turn { step: self.finished, is_first: self.taken == 0, is_last };
                 mover.take(rank, range, turn, slot);
                 if slot.is_some() {
-                    // A writer that is ahead has filled it.
-                    mover.expect(self.slot(words, from, step + 1).0);
+                    // A writer that is ahead has filled them.
+                    mover.expect(self.slot(words, from, step + 1).0, false);
+                    mover.expect(self.slot(words, from, step + 2).0, false);
                 }
             }
             self.taken += 1;

@@ -90,9 +90,9 @@ pub(crate) enum CollectiveState {
     Dead,
 }
 
-/// A [`CollectiveState`] of one byte. A start writes it, and a wait reads it soon afterwards, behind
-/// stores to lines of other processors: a longer value that is not read as it was written would
-/// have to wait for them.
+/// A [`CollectiveState`] of one byte. A start writes it, and a wait soon reads it, behind stores to
+/// lines of other processors: a longer value that is not read as it was written would have to wait
+/// for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Inactive,

@@ -22,8 +22,6 @@ mod streaming;
 mod trials;
 
 pub use agreement::Proposal;
-#[cfg(feature = "host")]
-pub(crate) use copy::prefetch;
 pub(crate) use copy::{copy, expect_several_threads};
 
 /// Maximum bytes of a packet of active messages, and of a buffer in which RDMA receives one.

@@ -19,11 +19,11 @@ use crate::mpi::datatype::{self, is_defined, predefined, reduction_of};
 use crate::mpi::progress::drive;
 use crate::runtime::collectives::{Advance, PersistentCollective};
 use crate::sync::AtomicU64;
+use crate::transport::copy::{copy, prefetch, prefetch_to_write};
 use crate::transport::crossing::{Stores, copy_in, copy_out};
 use crate::transport::datatype::Combine;
 use crate::transport::datatype::element::reduction;
 use crate::transport::shm::{self, Scratch};
-use crate::transport::{copy, prefetch};
 
 /// Most processes of a communicator that has schedules. Each reads what all others publish.
 const RANKS_MAX: u32 = 64;
@@ -376,8 +376,9 @@ impl Mover for Moves {
         self.stores = stores;
     }
 
-    fn expect(&self, word: &AtomicU64) {
-        prefetch(std::ptr::from_ref(word).cast());
+    fn expect(&self, word: &AtomicU64, writes: bool) {
+        let line = std::ptr::from_ref(word).cast();
+        if writes { prefetch_to_write(line) } else { prefetch(line) }
     }
 
     fn take(&mut self, from: u32, range: Range<usize>, turn: Turn, slot: Option<&[AtomicU64]>) {
