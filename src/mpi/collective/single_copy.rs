@@ -132,7 +132,10 @@ fn in_chunks(bytes: usize, part: Part<'_>) -> Result<(), Fault> {
             sweep_from_hook();
         }
         if let Err(error) = part(at, CHUNK.min(bytes - at)) {
-            log::error!("cross-memory attach in a collective failed: {error}");
+            log::error!(
+                "cross-memory attach in a collective failed: {error}; with MPIX_RMA_CMA=off, long \
+                 collectives are left to the host"
+            );
             return Err(Fault::new(
                 MPI_ERR_OTHER,
                 "the memory of another process cannot be reached; standard error says why",
