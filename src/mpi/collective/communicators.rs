@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use hashbrown::HashMap;
 
 use super::nodes::Nodes;
-use super::{endings, limits};
+use super::{endings, limits, single_copy};
 use crate::collective::{
     Board, BoardShape, Buffers, Content, InBlock, Mismatch, Position, RANKS_MAX, Run, Schedule,
     Work, schedule,
@@ -228,7 +228,10 @@ impl Ours {
         let few = carrier.ranks <= RANKS_MAX;
         let made = if few { Communicator::of_node(&mut carrier) } else { Err(None) };
         let made = match made {
-            Ok(made) => Some(Ours::Node(Box::new(made))),
+            Ok(mut made) => {
+                made.attach(&mut carrier);
+                Some(Ours::Node(Box::new(made)))
+            }
             Err(None | Some(SetupError::NotOneNode)) if !carrier.failed => {
                 Nodes::set_up(&mut carrier).map(|made| Ours::Nodes(Box::new(made)))
             }
@@ -270,17 +273,23 @@ impl Communicator {
             operand: vec![0; words],
             since_progress: 0,
             crowded: false,
-            attached: PeerMemory::new(carrier, ATTACHES.load(Ordering::Relaxed)),
+            attached: None,
         };
-        if carrier.failed {
-            return Err(None);
-        }
         own.crowded = own.is_any(oversubscribed());
-        if own.is_any(own.attached.is_none()) {
-            own.attached = None;
-            log::info!("long collectives are left to the host, without cross-memory attach");
-        }
         Ok(own)
+    }
+
+    /// Reaches the memory of all processes, if long collectives need it. Collective.
+    fn attach(&mut self, carrier: &mut Carrier) {
+        if !single_copy::suits(self.ranks()) {
+            return;
+        }
+        let attached = PeerMemory::new(carrier, ATTACHES.load(Ordering::Relaxed));
+        if self.is_any(attached.is_none() || carrier.failed) {
+            log::info!("long collectives are left to the host, without cross-memory attach");
+        } else {
+            self.attached = attached;
+        }
     }
 
     /// Whether the answer of any process is yes.

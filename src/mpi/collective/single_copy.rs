@@ -5,6 +5,8 @@
 //! there. Between a root and the others, both ends copy: the root would have nothing else to do.
 //! Another collective of the board follows, so that nobody returns while others use its buffer.
 
+use std::cmp::Ordering;
+use std::io;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 use super::communicators::{Collective, Communicator, bytes_of};
@@ -28,11 +30,14 @@ const FOLDED: usize = 64 << 10;
 /// Most bytes of all blocks. Packed data need as much memory, and their length is an int of MPI.
 const BYTES_MAX: usize = 1 << 30;
 
+/// Whether long collectives of so many processes are served here, if these reach each other.
+pub(super) fn suits(ranks: u32) -> bool {
+    ranks <= FLAT_MAX
+}
+
 /// Whether a collective of so many bytes, or so long blocks, is served here, as all processes know.
 pub(super) fn serves(own: &Communicator, block: usize) -> bool {
-    own.attached().is_some()
-        && own.ranks() <= FLAT_MAX
-        && (1..=BYTES_MAX / own.ranks() as usize).contains(&block)
+    own.attached().is_some() && (1..=BYTES_MAX / own.ranks() as usize).contains(&block)
 }
 
 /// The buffer of a process: its address there, and the bytes of the buffer or of a block of it.
@@ -46,37 +51,35 @@ struct Place {
     result: u64,
 }
 
-const RECORD: usize = size_of::<Place>();
+const WORDS: usize = 4;
 
 impl Place {
     fn of(base: *const u8, bytes: usize) -> Self {
         Place { address: base as u64, bytes: bytes as u64, ..Place::default() }
     }
 
-    fn encode(self) -> [u8; RECORD] {
-        let mut record = [0; RECORD];
-        for (word, to) in
-            [self.address, self.bytes, self.stride, self.result].iter().zip(record.chunks_mut(8))
-        {
-            to.copy_from_slice(&word.to_ne_bytes());
-        }
-        record
+    fn words(self) -> [u64; WORDS] {
+        [self.address, self.bytes, self.stride, self.result]
     }
 
-    fn decode(record: [u8; RECORD]) -> Self {
-        let word =
-            |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| record[at * 8 + byte]));
-        Place { address: word(0), bytes: word(1), stride: word(2), result: word(3) }
+    fn of_words([address, bytes, stride, result]: [u64; WORDS]) -> Self {
+        Place { address, bytes, stride, result }
     }
+}
 
-    /// How the length differs from what this process expects.
-    fn mismatch(&self, expected: usize) -> Option<Mismatch> {
-        match self.bytes.cmp(&(expected as u64)) {
-            std::cmp::Ordering::Greater => Some(Mismatch::Longer),
-            std::cmp::Ordering::Less => Some(Mismatch::Shorter),
-            std::cmp::Ordering::Equal => None,
-        }
+/// How a length differs from what is expected.
+fn mismatch(bytes: usize, expected: usize) -> Option<Mismatch> {
+    match bytes.cmp(&expected) {
+        Ordering::Greater => Some(Mismatch::Longer),
+        Ordering::Less => Some(Mismatch::Shorter),
+        Ordering::Equal => None,
     }
+}
+
+/// Why a block of so many bytes is not received in such a place. Gathers and allgathers accept
+/// blocks that are shorter, as hosts do.
+fn refusal(bytes: usize, room: usize, accepts_less: bool) -> Option<Mismatch> {
+    mismatch(bytes, room).filter(|mismatch| !accepts_less || *mismatch == Mismatch::Longer)
 }
 
 /// Places that processes publish.
@@ -88,15 +91,15 @@ struct Announced<'a> {
 
 impl Work for Announced<'_> {
     fn write(&mut self, _: Content, draft: &Draft<'_>) {
-        draft.write(0, &self.mine.encode());
+        draft.write(0, bytes_of(&mut self.mine.words()));
     }
 
     fn collect(&mut self, from: u32, published: &Published<'_>) -> Option<Mismatch> {
         let mismatch = self.called.mismatch(published.content);
         if mismatch.is_none() {
-            let mut record = [0; RECORD];
-            published.read_part(0, &mut record);
-            self.found[from as usize] = Place::decode(record);
+            let mut words = [0u64; WORDS];
+            published.read_part(0, bytes_of(&mut words));
+            self.found[from as usize] = Place::of_words(words);
         }
         mismatch
     }
@@ -114,7 +117,7 @@ fn announce(
     mine: Place,
 ) -> Result<PerRank<Place>, Mismatch> {
     let mut found: PerRank<Place> = smallvec::smallvec![Place::default(); own.ranks() as usize];
-    let called = Content { bytes: RECORD as u32, code: code | NOTE };
+    let called = Content { bytes: size_of::<[u64; WORDS]>() as u32, code: code | NOTE };
     let mut work = Announced { called, mine, found: &mut found };
     match own.run_with(which, called, &mut work).1 {
         Some(mismatch) => Err(mismatch),
@@ -122,11 +125,9 @@ fn announce(
     }
 }
 
-/// A part of the transfer, from byte `at` on.
-type Part<'a> = &'a dyn Fn(usize, usize) -> std::io::Result<()>;
-
-/// Transfers bytes in chunks, and makes progress in between.
-fn in_chunks(bytes: usize, part: Part<'_>) -> Result<(), Fault> {
+/// Transfers bytes in chunks, and makes progress in between. `part` gets the first byte and the
+/// number of a chunk.
+fn in_chunks(bytes: usize, part: impl Fn(usize, usize) -> io::Result<()>) -> Result<(), Fault> {
     for at in (0..bytes).step_by(CHUNK) {
         if at > 0 {
             sweep_from_hook();
@@ -157,7 +158,7 @@ unsafe fn read(
     bytes: usize,
 ) -> Result<(), Fault> {
     let Some(attached) = own.attached() else { return Ok(()) };
-    in_chunks(bytes, &|at, part| {
+    in_chunks(bytes, |at, part| {
         // SAFETY: within the caller's bytes.
         unsafe { attached.read(from, address + at as u64, to.wrapping_add(at), part) }
     })
@@ -175,7 +176,7 @@ unsafe fn write(
     bytes: usize,
 ) -> Result<(), Fault> {
     let Some(attached) = own.attached() else { return Ok(()) };
-    in_chunks(bytes, &|at, part| {
+    in_chunks(bytes, |at, part| {
         // SAFETY: within the caller's bytes.
         unsafe { attached.write(to, address + at as u64, from.wrapping_add(at), part) }
     })
@@ -222,14 +223,14 @@ unsafe fn rooted(
             true => place.address,
             false => place.address + u64::from(me) * place.stride,
         };
-        // What is sent, and the room for it. A gather accepts less.
+        // What is sent, and the room for it.
         let (sent, room) = match receives {
             true => (place.bytes as usize, room),
             false => (room, place.bytes as usize),
         };
-        if sent > room || (sent < room && toward == Toward::Others) {
+        let accepts_less = toward == Toward::Root;
+        if let Some(mismatch) = refusal(sent, room, accepts_less) {
             if receives {
-                let mismatch = if sent > room { Mismatch::Longer } else { Mismatch::Shorter };
                 done = Err(differing(mismatch));
             }
             continue;
@@ -304,10 +305,8 @@ unsafe fn take(
     receive: Blocks<'_>,
 ) -> Result<(), Fault> {
     let (to, room) = receive.piece(from, 0, usize::MAX);
-    // A block that is shorter than its place is accepted, as by the host.
-    match place.mismatch(room) {
-        Some(mismatch) if parts || mismatch == Mismatch::Longer => return Err(differing(mismatch)),
-        _ => {}
+    if let Some(mismatch) = refusal(place.bytes as usize, room, !parts) {
+        return Err(differing(mismatch));
     }
     let before = if parts { u64::from(own.me()) * place.bytes } else { 0 };
     // SAFETY: the contract of this function; the block is no longer than its place.
@@ -385,7 +384,9 @@ pub(super) unsafe fn allreduce(
     let differing = |mismatch| differs(mismatch, MPI_ERR_TRUNCATE, MPI_ERR_OP);
     let found = announce(own, Collective::Exchange, code, mine).map_err(differing)?;
     let others = || (1..ranks).map(|step| (me + step) % ranks);
-    if let Some(mismatch) = others().find_map(|rank| found[rank as usize].mismatch(bytes)) {
+    if let Some(mismatch) =
+        others().find_map(|rank| mismatch(found[rank as usize].bytes as usize, bytes))
+    {
         // All processes see one.
         return Err(differing(mismatch));
     }
@@ -407,7 +408,7 @@ pub(super) unsafe fn allreduce(
 /// # Safety
 /// As [`allreduce`].
 unsafe fn fold_part(
-    own: &mut Communicator,
+    own: &Communicator,
     operand: Operand,
     found: &[Place],
     fold: impl Fn(&[u8], &mut [u8]),
@@ -424,19 +425,22 @@ unsafe fn fold_part(
         let sum = &mut bytes_of(&mut sum)[..bytes];
         // SAFETY: within the elements.
         let mine = unsafe { from_raw_parts(input.add(at), bytes) };
-        for rank in (0..ranks).rev() {
-            let theirs = &mut bytes_of(&mut theirs)[..bytes];
-            let place = if rank == last { sum.as_mut_ptr() } else { theirs.as_mut_ptr() };
-            if rank != me {
-                let address = found[rank as usize].address + at as u64;
-                // SAFETY: the place has room for the bytes.
-                unsafe { read(own, rank, address, place, bytes)? };
-            }
-            match (rank == last, rank == me) {
-                (true, true) => sum.copy_from_slice(mine),
-                (true, false) => {}
-                (false, true) => fold(mine, sum),
-                (false, false) => fold(theirs, sum),
+        let theirs = &mut bytes_of(&mut theirs)[..bytes];
+        let read_of = |rank: u32, to: &mut [u8]| {
+            let address = found[rank as usize].address + at as u64;
+            // SAFETY: the slice has room for the bytes.
+            unsafe { read(own, rank, address, to.as_mut_ptr(), bytes) }
+        };
+        match last == me {
+            true => sum.copy_from_slice(mine),
+            false => read_of(last, sum)?,
+        }
+        for rank in (0..last).rev() {
+            if rank == me {
+                fold(mine, sum);
+            } else {
+                read_of(rank, theirs)?;
+                fold(theirs, sum);
             }
         }
         // SAFETY: within the elements. No process reads these of the input any more.

@@ -122,7 +122,6 @@ unsafe fn by_widest(from: *const u8, to: *mut u8, len: usize, is_away: bool) {
 ///
 /// # Safety
 /// As [`copy_short`], with at least [`STRING_AWAY`] bytes; the processor has ERMS.
-#[allow(clippy::disallowed_methods, reason = "only to learn which way is faster")]
 unsafe fn by_faster_away(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the contract of this function.
     let copy = |way| unsafe {
@@ -136,14 +135,17 @@ unsafe fn by_faster_away(from: *const u8, to: *mut u8, len: usize) {
             copy(way);
             Duration::ZERO
         }
-        Turn::Trial(way) => {
-            let begin = Instant::now();
-            copy(way);
-            // The time of stores that wait for their lines counts too.
-            fence(Ordering::SeqCst);
-            begin.elapsed()
-        }
+        Turn::Trial(way) => time_of(|| copy(way)),
     });
+}
+
+/// The time of a copy, with that of its stores that wait for their lines.
+#[allow(clippy::disallowed_methods, reason = "only to learn which way is faster")]
+fn time_of(copy: impl FnOnce()) -> Duration {
+    let begin = Instant::now();
+    copy();
+    fence(Ordering::SeqCst);
+    begin.elapsed()
 }
 
 /// Whether the C library copies by registers of 64 bytes. It does not on older processors that
@@ -242,7 +244,6 @@ unsafe fn by_lines(from: *const u8, to: *mut u8, len: usize) {
 /// # Safety
 /// As [`by_fastest`].
 #[inline(never)]
-#[allow(clippy::disallowed_methods, reason = "only to learn which way is faster")]
 unsafe fn by_faster(from: *const u8, to: *mut u8, len: usize, class: usize) {
     // SAFETY: the contract of this function.
     let copy = |way| unsafe {
@@ -266,11 +267,7 @@ unsafe fn by_faster(from: *const u8, to: *mut u8, len: usize, class: usize) {
         Turn::Best(way) => return copy(way),
         Turn::Trial(way) => way,
     };
-    let begin = Instant::now();
-    copy(way);
-    // The time of stores that wait for their lines counts too.
-    fence(Ordering::SeqCst);
-    let took = begin.elapsed();
+    let took = time_of(|| copy(way));
     _ = with(&mut |trials| {
         if let Some([string, registers]) = trials.note(way, took, len) {
             let is_worthwhile = 20 * registers < WORTHWHILE * string;
