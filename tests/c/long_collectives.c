@@ -1,7 +1,7 @@
 /*
  * Long collectives within a node [CL-1], [CL-2], [CL-3]: broadcasts and reductions of lengths above
  * what passes in pieces, up to several chunks; derived datatypes; pairs with padding; the order of
- * operands; progress for windows meanwhile; calls that do not match.
+ * operands; parts of different lengths; progress for windows meanwhile; calls that do not match.
  *
  *   long_collectives [mismatch]
  */
@@ -111,6 +111,93 @@ static void reductions(MPI_Comm comm, int me, int size)
     }
 }
 
+static double operand(int round, int rank, int at)
+{
+    return 1.0 / (3 + rank * 7 + (at + round) % 1009) * ((rank + at) % 2 ? 1e8 : 1e-8);
+}
+
+static int is_sum(double got, int round, int size, int at)
+{
+    double sum = 0;
+    for (int r = 0; r < size; r++)
+        sum += operand(round, r, at);
+    return got > sum * (1 - 1e-12) && got < sum * (1 + 1e-12);
+}
+
+/* Reductions to one process, and with a result that is distributed. */
+static void distributed(MPI_Comm comm, int me, int size)
+{
+    enum { MOST = 900001, GUARD = 7 };
+    double *mine = malloc(MOST * sizeof *mine), *got = malloc((MOST + GUARD) * sizeof *got);
+    REQUIRE(mine != NULL && got != NULL);
+    for (int round = 0; round < 12; round++) {
+        int n = (round % 3 + 1) * (MOST / 3), root = round % size, in_place = round / 3 % 2;
+        int is_mine = me == root, wrong = 0;
+        for (int i = 0; i < n + GUARD; i++) {
+            got[i] = in_place && i < n ? operand(round, me, i) : -5;
+            if (i < n)
+                mine[i] = operand(round, me, i);
+        }
+        MPI(MPI_Reduce(is_mine && in_place ? MPI_IN_PLACE : mine, is_mine ? got : NULL, n,
+                       MPI_DOUBLE, MPI_SUM, root, comm));
+        for (int i = 0; is_mine && i < n; i++)
+            wrong += !is_sum(got[i], round, size, i);
+        for (int i = n; i < n + GUARD; i++)
+            wrong += got[i] != -5;
+        for (int i = 0; i < n; i++)
+            wrong += mine[i] != operand(round, me, i);
+        EXPECT(wrong == 0, "reduce of %d doubles to %d: %d wrong", n, root, wrong);
+    }
+    for (int round = 0; round < 12; round++) {
+        int counts[8], first = 0, n = 0, in_place = round % 2, wrong = 0;
+        int is_even = round % 3 == 0, block = MOST / 8;
+        for (int r = 0; r < size; r++) {
+            /* One process may get nothing. */
+            counts[r] = is_even ? block : (r + round) % size * (block / size) + r;
+            first += r < me ? counts[r] : 0;
+            n += counts[r];
+        }
+        for (int i = 0; i < n + GUARD; i++) {
+            got[i] = in_place && i < n ? operand(round, me, i) : -5;
+            if (i < n)
+                mine[i] = operand(round, me, i);
+        }
+        void *send = in_place ? MPI_IN_PLACE : mine;
+        if (is_even)
+            MPI(MPI_Reduce_scatter_block(send, got, block, MPI_DOUBLE, MPI_SUM, comm));
+        else
+            MPI(MPI_Reduce_scatter(send, got, counts, MPI_DOUBLE, MPI_SUM, comm));
+        for (int i = 0; i < counts[me]; i++)
+            wrong += !is_sum(got[i], round, size, first + i);
+        for (int i = in_place ? n : counts[me]; i < n + GUARD; i++)
+            wrong += got[i] != -5;
+        for (int i = 0; i < n; i++)
+            wrong += mine[i] != operand(round, me, i);
+        EXPECT(wrong == 0, "reduce_scatter, round %d, %d doubles: %d wrong", round, n, wrong);
+    }
+    free(mine), free(got);
+    /* Pairs with padding behind each. */
+    typedef struct {
+        double value;
+        int at;
+    } Pair;
+    enum { PAIRS = 30001 };
+    Pair *pairs = malloc(PAIRS * 8 * sizeof *pairs), *most = malloc(PAIRS * 8 * sizeof *most);
+    REQUIRE(pairs != NULL && most != NULL);
+    int wrong = 0;
+    for (int i = 0; i < PAIRS * size; i++)
+        pairs[i] = (Pair){(me + i) % size, me};
+    MPI(MPI_Reduce_scatter_block(pairs, most, PAIRS, MPI_DOUBLE_INT, MPI_MAXLOC, comm));
+    for (int i = 0; i < PAIRS; i++)
+        wrong += most[i].value != size - 1 || (most[i].at + i + me * PAIRS) % size != size - 1;
+    EXPECT(wrong == 0, "reduce_scatter of pairs: %d wrong", wrong);
+    MPI(MPI_Reduce(pairs, most, PAIRS * size, MPI_DOUBLE_INT, MPI_MAXLOC, size - 1, comm));
+    for (int i = 0; me == size - 1 && i < PAIRS * size; i++)
+        wrong += most[i].value != size - 1 || (most[i].at + i) % size != size - 1;
+    EXPECT(wrong == 0, "reduce of pairs: %d wrong", wrong);
+    free(pairs), free(most);
+}
+
 /* A process that waits in a long collective serves windows: the last one to come uses them first.
  * The window is created, and the target may have to take its part. */
 static void progress(MPI_Comm comm, int me, int size)
@@ -143,7 +230,7 @@ static void progress(MPI_Comm comm, int me, int size)
 static void mismatch(MPI_Comm comm, int me, int size)
 {
     enum { N = 200 * KIB };
-    char *in = calloc(4, N), *out = calloc(8, N);
+    char *in = calloc(16, N), *out = calloc(16, N);
     REQUIRE(in != NULL && out != NULL && size == 2);
     MPI(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
     for (int round = 0; round < 3; round++) {
@@ -168,6 +255,10 @@ static void mismatch(MPI_Comm comm, int me, int size)
                "alltoall: class %d", class_of(code));
         code = MPI_Allreduce(in, out, n, MPI_BYTE, MPI_BOR, comm);
         EXPECT(class_of(code) == MPI_ERR_TRUNCATE, "allreduce: class %d", class_of(code));
+        code = MPI_Reduce(in, out, 8 * n, MPI_BYTE, MPI_BOR, 0, comm);
+        EXPECT(class_of(code) == MPI_ERR_TRUNCATE, "reduce: class %d", class_of(code));
+        code = MPI_Reduce_scatter_block(in, out, n, MPI_BYTE, MPI_BOR, comm);
+        EXPECT(class_of(code) == MPI_ERR_TRUNCATE, "reduce_scatter: class %d", class_of(code));
         code = MPI_Allreduce(in, out, N, MPI_BYTE, me == 0 ? MPI_BOR : MPI_BXOR, comm);
         EXPECT(class_of(code) == MPI_ERR_OP, "operations: class %d", class_of(code));
         MPI(MPI_Bcast(out, N, MPI_BYTE, 0, comm));
@@ -190,6 +281,7 @@ int main(int argc, char **argv)
     } else {
         broadcasts(comm, rank, size);
         reductions(comm, rank, size);
+        distributed(comm, rank, size);
         progress(comm, rank, size);
     }
     MPI(MPI_Comm_free(&comm));

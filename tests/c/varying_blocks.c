@@ -8,7 +8,7 @@
  */
 #include "check.h"
 
-enum { RANKS = 8, LONGEST = 20000, GUARD = 16, UNTOUCHED = 0xee };
+enum { RANKS = 8, LONGEST = 200000, GUARD = 16, UNTOUCHED = 0xee };
 
 static MPI_Comm comm;
 static int rank, size;

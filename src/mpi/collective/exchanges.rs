@@ -35,7 +35,7 @@ pub(super) enum Blocks<'a> {
 }
 
 impl Blocks<'_> {
-    const NONE: Blocks<'static> = Blocks::Single(null_mut(), 0);
+    pub(super) const NONE: Blocks<'static> = Blocks::Single(null_mut(), 0);
 
     /// Address and length of at most `chunk` bytes of the block of `rank`, from byte `from` on.
     #[inline]
@@ -46,14 +46,6 @@ impl Blocks<'_> {
             Blocks::Places(places) => places[rank as usize],
         };
         (at.wrapping_add(from), bytes.saturating_sub(from).min(chunk))
-    }
-
-    /// Address and length of the only block, or of the first of a row.
-    pub(super) fn base(&self) -> (*mut u8, usize) {
-        match self {
-            Blocks::Single(at, bytes) | Blocks::Even(at, bytes) => (*at, *bytes),
-            Blocks::Places(places) => places[0],
-        }
     }
 }
 
@@ -70,7 +62,7 @@ struct Plan {
 
 /// How blocks move.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Means {
+pub(super) enum Means {
     /// By the board, in pieces.
     Pieces,
     /// From buffer to buffer.
@@ -154,7 +146,7 @@ impl Plan {
         if self.means == Means::SingleCopy {
             let which = (self.which, self.code);
             // SAFETY: the contract of this function.
-            return unsafe { single_copy::exchange(own, which, self.parts, send, receive) };
+            return unsafe { single_copy::exchange(own, which, send, receive) };
         }
         let others = ranks as usize - 1;
         let room = if self.parts { (own.content_max() / others) & !7 } else { own.content_max() };

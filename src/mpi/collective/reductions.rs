@@ -1,24 +1,29 @@
 //! `MPI_Allreduce`, `MPI_Reduce`, `MPI_Scan`, `MPI_Exscan`, `MPI_Reduce_scatter_block` and
-//! `MPI_Reduce_scatter`. Long operands pass in pieces, each a collective of the board.
+//! `MPI_Reduce_scatter`. Long operands pass in pieces, each a collective of the board, and longer
+//! ones from buffer to buffer.
+
+mod distribution;
 
 use std::ffi::{c_int, c_void};
 use std::ptr::copy_nonoverlapping;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
+pub(super) use self::distribution::{reduce_scatter, reduce_scatter_block};
 use super::calls::pass;
 use super::communicators::{Collective, Communicator, bytes_of};
-use super::exchanges::{PerRank, list, number, valid_root};
+use super::exchanges::{Means, valid_root};
 use super::limits::Row;
-use super::message::{Number, Typed};
+use super::message::Typed;
 use super::nodes::{self, Nodes};
 use super::serve::{Failed, Host, Served, code, differs, serve, serve_across};
 use super::single_copy::{self, Operand};
+use crate::collective::Content;
 use crate::collective::schedule::FLAT_MAX;
-use crate::collective::{Content, Draft, Mismatch, Published, Work};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::mpi::datatype::{Predefined, is_defined, predefined, reduction_of};
+use crate::transport::datatype::Combine;
 use crate::transport::datatype::element::reduction;
 
 /// Most bytes of an operand among more than a few processes, which pass it along a tree.
@@ -35,8 +40,9 @@ struct Operation {
     known: &'static Predefined,
     /// The operation's code, of which processes learn whether they differ.
     code: u32,
-    /// The application's function sees all elements at once.
-    whole: bool,
+    /// How elements are reduced. `None`: by a function of the application, which sees all of them
+    /// at once.
+    combine: Option<Combine>,
 }
 
 /// Who can reduce.
@@ -66,20 +72,24 @@ impl Reducer {
                 _ => Reducer::Wrong,
             };
         };
-        let operation = |code, whole| Operation { datatype, op, known, code, whole };
+        let operation = |code, combine| Operation { datatype, op, known, code, combine };
         match reduction_of(op) {
             Some(reduction::REPLACE | reduction::NO_OP) => Reducer::Wrong,
             Some(code) if is_defined(code, known) && known.supports(code) => {
-                Reducer::Ours(operation(u32::from(code.0), false))
+                Reducer::Ours(operation(u32::from(code.0), Some(known.combine(code))))
             }
             Some(_) => Reducer::Wrong,
-            None if is_user(op) => Reducer::Ours(operation(USER, true)),
+            None if is_user(op) => Reducer::Ours(operation(USER, None)),
             None => Reducer::Wrong,
         }
     }
 }
 
 impl Operation {
+    fn is_users(&self) -> bool {
+        self.combine.is_none()
+    }
+
     fn extent(&self) -> usize {
         usize::from(self.known.extent)
     }
@@ -89,23 +99,33 @@ impl Operation {
         self.known.bytes(count as u64).unwrap_or(0) as usize
     }
 
-    /// Whether an operand of so many elements is reduced here, as all processes know.
-    fn is_short(&self, own: &Communicator, row: Row, count: usize) -> bool {
+    /// How an operand of so many elements is reduced here, as all processes know. `None`: at the
+    /// host.
+    fn means(&self, own: &Communicator, row: Row, count: usize) -> Option<Means> {
         let max = match own.ranks() {
-            _ if self.whole => own.content_max(),
+            _ if self.is_users() => own.content_max(),
             few @ ..=FLAT_MAX => row.most(few),
             _ => TREE_BYTES_MAX,
         };
-        (1..=max / self.extent()).contains(&count)
+        if (1..=max / self.extent()).contains(&count) {
+            return Some(Means::Pieces);
+        }
+        let bytes = count.checked_mul(self.extent()).filter(|_| !self.is_users())?;
+        single_copy::serves(own, bytes).then_some(Means::SingleCopy)
     }
 
-    /// Whether a longer operand of so many elements is reduced from buffer to buffer.
-    fn is_long(&self, own: &Communicator, count: usize) -> bool {
-        count.checked_mul(self.extent()).is_some_and(|bytes| single_copy::serves(own, bytes))
+    /// So many elements at `base`, for a reduction from buffer to buffer.
+    fn operand(&self, code: u32, base: *const u8, count: usize) -> Operand {
+        let (code, extent, bytes) = (code + self.code, self.extent(), self.span(count));
+        Operand { code, base, count, extent, bytes }
     }
 
     /// Reduces the first operand into the second, as the left one.
     fn fold(&self, input: &[u8], inout: &mut [u8]) {
+        if let Some(combine) = self.combine {
+            // SAFETY: both have whole elements, and neither overlaps the other.
+            return unsafe { combine.apply(input.as_ptr(), inout.as_mut_ptr(), input.len()) };
+        }
         let count = input.len().div_ceil(self.extent()) as c_int;
         // SAFETY: both have `count` elements, and neither overlaps the other.
         unsafe {
@@ -201,7 +221,7 @@ impl Operands {
     fn operation_across(&self) -> Result<Option<(Operation, usize)>, Failed> {
         let is_served = |(operation, count): &(Operation, usize)| {
             let most = nodes::BYTES_MAX / operation.extent();
-            !operation.whole && (1..=most).contains(count)
+            !operation.is_users() && (1..=most).contains(count)
         };
         Ok(self.operation()?.filter(is_served))
     }
@@ -303,25 +323,6 @@ fn operand_of_reduce(all: &Operands, is_root: bool) -> Option<*const u8> {
     (!wrong).then(|| all.sendbuf.cast())
 }
 
-/// Serves a reduction by `ours`, which gets the operation and the count if they are valid and the
-/// operand is short.
-fn reduce_by(
-    (call, row): (&'static str, Row),
-    all: Operands,
-    comm: MPI_Comm,
-    host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
-    ours: impl FnOnce(&mut Communicator, Operation, usize) -> Result<Served, Failed>,
-    across: impl FnOnce(&mut Nodes) -> Result<Served, Failed>,
-) -> c_int {
-    let ours = |own: &mut Communicator| match all.operation()? {
-        Some((operation, count)) if operation.is_short(own, row, count) => {
-            ours(own, operation, count)
-        }
-        _ => Ok(Served::AtHost),
-    };
-    serve_across(call, comm, host, ours, across)
-}
-
 /// # Safety
 /// As MPI says of `MPI_Allreduce`.
 pub(super) unsafe fn allreduce(
@@ -333,23 +334,20 @@ pub(super) unsafe fn allreduce(
     let across = |own: &mut Nodes| unsafe { allreduce_across(own, all) };
     let ours = |own: &mut Communicator| {
         let Some((operation, count)) = all.operation()? else { return Ok(Served::AtHost) };
-        let is_short = operation.is_short(own, Row::Allreduce, count);
-        let is_long = !operation.whole && operation.is_long(own, count);
-        if !is_short && !is_long {
+        let Some(means) = operation.means(own, Row::Allreduce, count) else {
             return Ok(Served::AtHost);
-        }
+        };
         let input = operand(all.sendbuf, all.recvbuf).ok_or(Failed::Wrong)?;
         let output = all.recvbuf.cast();
         let which = (Collective::Allreduce, code::ALLREDUCE);
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe {
-            match is_short {
-                true => operation.run(own, which, input, Some(output), count)?,
-                false => {
-                    let (code, extent) = (code::ALLREDUCE + operation.code, operation.extent());
-                    let bytes = operation.span(count);
-                    let operand = Operand { code, input, output, count, extent, bytes };
-                    single_copy::allreduce(own, operand, |from, to| operation.fold(from, to))?;
+            match means {
+                Means::Pieces => operation.run(own, which, input, Some(output), count)?,
+                Means::SingleCopy => {
+                    let operand = operation.operand(code::ALLREDUCE, input, count);
+                    let fold = |from: &[u8], to: &mut [u8]| operation.fold(from, to);
+                    single_copy::allreduce(own, operand, output, fold)?;
                 }
             }
         }
@@ -368,17 +366,30 @@ pub(super) unsafe fn reduce(
 ) -> c_int {
     // SAFETY: the contract of this function.
     let across = |own: &mut Nodes| unsafe { reduce_to_node(own, all, root) };
-    let ours = |own: &mut Communicator, operation: Operation, count| {
+    let ours = |own: &mut Communicator| {
+        let Some((operation, count)) = all.operation()? else { return Ok(Served::AtHost) };
+        let Some(means) = operation.means(own, Row::Reduce, count) else {
+            return Ok(Served::AtHost);
+        };
         let root = valid_root(own, root).ok_or(Failed::Wrong)?;
         let is_root = own.me() == root;
         let input = operand_of_reduce(&all, is_root).ok_or(Failed::Wrong)?;
         let output = is_root.then(|| all.recvbuf.cast());
         let which = (Collective::Reduce { root }, code::REDUCE);
         // SAFETY: the application's buffers, as MPI says of the call.
-        unsafe { operation.run(own, which, input, output, count)? };
+        unsafe {
+            match means {
+                Means::Pieces => operation.run(own, which, input, output, count)?,
+                Means::SingleCopy => {
+                    let operand = operation.operand(code::REDUCE, input, count);
+                    let fold = |from: &[u8], to: &mut [u8]| operation.fold(from, to);
+                    single_copy::reduce(own, root, operand, all.recvbuf.cast(), fold)?;
+                }
+            }
+        }
         Ok(Served::Done)
     };
-    reduce_by(("MPI_Reduce", Row::Reduce), all, comm, host, ours, across)
+    serve_across("MPI_Reduce", comm, host, ours, across)
 }
 
 /// Makes `MPI_Reduce` of the host by `call`, which gets the send buffer. MPICH 4.0 crashes in place
@@ -434,8 +445,10 @@ pub(super) unsafe fn scan(
         true => ("MPI_Scan", code::SCAN),
         false => ("MPI_Exscan", code::EXSCAN),
     };
-    let ours = |own: &mut Communicator, operation: Operation, count| {
-        if own.ranks() > FLAT_MAX {
+    let ours = |own: &mut Communicator| {
+        let Some((operation, count)) = all.operation()? else { return Ok(Served::AtHost) };
+        let means = operation.means(own, Row::Scan, count);
+        if own.ranks() > FLAT_MAX || means != Some(Means::Pieces) {
             return Ok(Served::AtHost);
         }
         // The first process gets no exclusive result, but may have its operand in that place.
@@ -453,208 +466,5 @@ pub(super) unsafe fn scan(
         };
         Ok(Served::Done)
     };
-    reduce_by((call, Row::Scan), all, comm, host, ours, |_| Ok(Served::AtHost))
-}
-
-/// One piece of a reduction whose result is distributed: each process publishes the parts of the
-/// others, and folds its own part of each of them.
-struct Distribution<'a> {
-    operation: &'a Operation,
-    me: u32,
-    ranks: u32,
-    input: *const u8,
-    /// First element and number of elements of each process's part of this piece.
-    parts: &'a [(usize, usize)],
-    /// Bytes from one part to the next in a content.
-    stride: usize,
-    called: Content,
-    /// What has been folded so far, from the last rank on, and an operand. Both have room for a
-    /// content.
-    block: &'a mut [u8],
-    operand: &'a mut [u8],
-    begun: bool,
-    own_is_folded: bool,
-}
-
-impl<'a> Distribution<'a> {
-    /// The operand of this process for the part of `rank`.
-    fn part(&self, rank: u32) -> &'a [u8] {
-        let (first, count) = self.parts[rank as usize];
-        let at = self.input.wrapping_add(first * self.operation.extent());
-        // SAFETY: within the caller's operand (contract of `distribute`), which outlives this.
-        if count == 0 { &[] } else { unsafe { from_raw_parts(at, self.operation.span(count)) } }
-    }
-
-    /// Folds an operand of this process's part, which `read` writes.
-    fn fold(&mut self, read: impl FnOnce(&mut [u8])) {
-        let bytes = self.operation.span(self.parts[self.me as usize].1);
-        if bytes == 0 {
-            return;
-        }
-        let (block, operand) = (&mut self.block[..bytes], &mut self.operand[..bytes]);
-        if self.begun {
-            read(operand);
-            self.operation.fold(operand, block);
-        } else {
-            read(block);
-            self.begun = true;
-        }
-    }
-
-    /// Folds the own operand in its turn.
-    fn fold_own(&mut self) {
-        if !self.own_is_folded {
-            self.own_is_folded = true;
-            let part = self.part(self.me);
-            self.fold(|operand| operand.copy_from_slice(part));
-        }
-    }
-}
-
-impl Work for Distribution<'_> {
-    fn write(&mut self, _: Content, draft: &Draft<'_>) {
-        for rank in (0..self.ranks).filter(|rank| *rank != self.me) {
-            draft.write(number(rank, self.me) * self.stride, self.part(rank));
-        }
-    }
-
-    fn collect(&mut self, from: u32, published: &Published<'_>) -> Option<Mismatch> {
-        let mismatch = self.called.mismatch(published.content);
-        if mismatch.is_none() {
-            if from < self.me {
-                self.fold_own();
-            }
-            let place = number(self.me, from) * self.stride;
-            self.fold(|operand| published.read_part(place, operand));
-        }
-        mismatch
-    }
-}
-
-/// Runs a reduction whose result is distributed: `lengths` has the elements of each process.
-///
-/// # Safety
-/// `input` has as many elements as all lengths together, and `output` those of this process. They
-/// may overlap.
-unsafe fn distribute(
-    own: &mut Communicator,
-    operation: &Operation,
-    lengths: &[usize],
-    input: *const u8,
-    output: *mut u8,
-) -> Result<(), Fault> {
-    let (me, ranks) = (own.me(), own.ranks());
-    let extent = operation.extent();
-    let others = (ranks as usize - 1).max(1);
-    // A part begins at a multiple of 8 bytes.
-    let room = (((own.content_max() / others) & !7) / extent).max(1);
-    let longest = lengths.iter().copied().max().unwrap_or(0);
-    let mut results = Vec::with_capacity(lengths[me as usize] * extent);
-    let mut memory = [0; 2].map(|_| vec![0u128; own.content_max() / size_of::<u128>()]);
-    let pieces = longest.div_ceil(room) as u32;
-    for from in (0..longest).step_by(room) {
-        let chunk = room.min(longest - from);
-        let mut first = 0;
-        let parts: PerRank<(usize, usize)> = lengths
-            .iter()
-            .map(|length| {
-                let part = (first + from, length.saturating_sub(from).min(chunk));
-                first += length;
-                part
-            })
-            .collect();
-        let stride = (chunk * extent).next_multiple_of(8);
-        let bytes = (others * stride) as u32;
-        let called =
-            Content { bytes, code: (code::REDUCE_SCATTER + operation.code) | (pieces - 1) << 16 };
-        let mine = parts[me as usize].1 * extent;
-        let [block, operand] = &mut memory;
-        let mut work = Distribution {
-            operation,
-            me,
-            ranks,
-            input,
-            parts: &parts,
-            stride,
-            called,
-            block: bytes_of(block),
-            operand: bytes_of(operand),
-            begun: false,
-            own_is_folded: false,
-        };
-        let (_, mismatch) = own.run_with(Collective::OrderedExchange, called, &mut work);
-        work.fold_own();
-        results.extend_from_slice(&work.block[..mine]);
-        if let Some(mismatch) = mismatch {
-            return Err(differs(mismatch, MPI_ERR_TRUNCATE, MPI_ERR_OP));
-        }
-    }
-    // Not before: the input may be in the same place.
-    let bytes = operation.span(lengths[me as usize]);
-    // SAFETY: the contract of this function.
-    unsafe { copy_nonoverlapping(results.as_ptr(), output, bytes) };
-    Ok(())
-}
-
-/// Serves a reduction whose result is distributed. `None` for the lengths: they are wrong.
-///
-/// # Safety
-/// As MPI says of `MPI_Reduce_scatter`.
-unsafe fn reduce_scatter_by(
-    call: &'static str,
-    all: Operands,
-    comm: MPI_Comm,
-    host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
-    lengths: impl FnOnce(u32) -> Option<PerRank<usize>>,
-) -> c_int {
-    serve(call, comm, host, |own| {
-        let lengths = lengths(own.ranks()).ok_or(Failed::Wrong)?;
-        let total = lengths.iter().try_fold(0, |sum: usize, length| sum.checked_add(*length));
-        let (operation, total) = match (Reducer::of(all.datatype, all.op), total) {
-            (Reducer::Ours(operation), Some(total)) => (operation, total),
-            (Reducer::Wrong, _) => return Err(Failed::Wrong),
-            _ => return Ok(Served::AtHost),
-        };
-        // The application's function would see a part of the elements.
-        if operation.whole
-            || own.ranks() > FLAT_MAX
-            || !operation.is_short(own, Row::ReduceScatter, total)
-        {
-            return Ok(Served::AtHost);
-        }
-        let input = operand(all.sendbuf, all.recvbuf).ok_or(Failed::Wrong)?;
-        // SAFETY: the application's buffers, as MPI says of the call.
-        unsafe { distribute(own, &operation, &lengths, input, all.recvbuf.cast())? };
-        Ok(Served::Done)
-    })
-}
-
-/// # Safety
-/// As MPI says of `MPI_Reduce_scatter_block`.
-pub(super) unsafe fn reduce_scatter_block(
-    all: Operands,
-    comm: MPI_Comm,
-    host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
-) -> c_int {
-    let length = usize::try_from(all.count).ok();
-    let lengths = |ranks: u32| Some(PerRank::from_elem(length?, ranks as usize));
-    // SAFETY: the contract of this function.
-    unsafe { reduce_scatter_by("MPI_Reduce_scatter_block", all, comm, host, lengths) }
-}
-
-/// # Safety
-/// As MPI says of `MPI_Reduce_scatter`.
-pub(super) unsafe fn reduce_scatter<C: Number>(
-    all: Operands,
-    counts: *const C,
-    comm: MPI_Comm,
-    host: Host<impl FnOnce() -> c_int, impl FnOnce() -> c_int>,
-) -> c_int {
-    let lengths = |ranks: u32| {
-        // SAFETY: the application's array, as MPI says of the call.
-        let counts = unsafe { list(counts, ranks)? };
-        counts.iter().map(|count| usize::try_from(count.wide()).ok()).collect()
-    };
-    // SAFETY: the contract of this function.
-    unsafe { reduce_scatter_by("MPI_Reduce_scatter", all, comm, host, lengths) }
+    serve(call, comm, host, ours)
 }

@@ -1,15 +1,18 @@
 //! Long collectives within a node, which copy each byte once: by cross-memory attach, from the
 //! buffer of the process that has it to that of the process that gets it.
 //!
-//! Each process publishes the address of its buffer on the board. Those that get data read them
-//! there. Between a root and the others, both ends copy: the root would have nothing else to do.
-//! Another collective of the board follows, so that nobody returns while others use its buffer.
+//! Each process publishes on the board where its blocks are. Those that get data read them there.
+//! Between a root and the others, both ends copy: the root would have nothing else to do. Another
+//! collective of the board follows, so that nobody returns while others use its buffer.
+
+mod folds;
 
 use std::cmp::Ordering;
 use std::io;
-use std::slice::{from_raw_parts, from_raw_parts_mut};
+use std::slice::from_raw_parts;
 
-use super::communicators::{Collective, Communicator, bytes_of};
+pub(super) use self::folds::{Operand, allreduce, reduce, reduce_scatter};
+use super::communicators::{Collective, Communicator};
 use super::exchanges::{Blocks, PerRank};
 use super::serve::{assemble, code, differs};
 use crate::collective::schedule::FLAT_MAX;
@@ -24,11 +27,9 @@ const NOTE: u32 = 0xffff << 16;
 const CHUNK: usize = 4 << 20;
 /// Shortest part of a block that a root copies.
 const SHARE_MIN: usize = 16 << 10;
-/// Bytes of operands that are folded at a time.
-const FOLDED: usize = 64 << 10;
 
 /// Most bytes of all blocks. Packed data need as much memory, and their length is an int of MPI.
-const BYTES_MAX: usize = 1 << 30;
+pub(super) const BYTES_MAX: usize = 1 << 30;
 
 /// Whether long collectives of so many processes are served here, if these reach each other.
 pub(super) fn suits(ranks: u32) -> bool {
@@ -40,30 +41,32 @@ pub(super) fn serves(own: &Communicator, block: usize) -> bool {
     own.attached().is_some() && (1..=BYTES_MAX / own.ranks() as usize).contains(&block)
 }
 
-/// The buffer of a process: its address there, and the bytes of the buffer or of a block of it.
+/// Bytes in the memory of a process: what it has for another one, or the place for it.
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct Span {
     address: u64,
     bytes: u64,
-    /// From one block to the next, of a root.
-    stride: u64,
-    /// Where the result of a reduction is.
-    result: u64,
 }
 
-const WORDS: usize = 4;
+impl Span {
+    const BYTES: usize = 2 * 8;
 
-impl Place {
-    fn of(base: *const u8, bytes: usize) -> Self {
-        Place { address: base as u64, bytes: bytes as u64, ..Place::default() }
+    fn of((base, bytes): (*mut u8, usize)) -> Self {
+        Span { address: base as u64, bytes: bytes as u64 }
     }
 
-    fn words(self) -> [u64; WORDS] {
-        [self.address, self.bytes, self.stride, self.result]
+    fn encode(self) -> [u8; Self::BYTES] {
+        let (mut all, [address, bytes]) =
+            ([0; Self::BYTES], [self.address, self.bytes].map(u64::to_ne_bytes));
+        all[..8].copy_from_slice(&address);
+        all[8..].copy_from_slice(&bytes);
+        all
     }
 
-    fn of_words([address, bytes, stride, result]: [u64; WORDS]) -> Self {
-        Place { address, bytes, stride, result }
+    fn decode(all: [u8; Self::BYTES]) -> Self {
+        let [address, bytes] =
+            [0, 8].map(|at| u64::from_ne_bytes(std::array::from_fn(|byte| all[at + byte])));
+        Span { address, bytes }
     }
 }
 
@@ -76,30 +79,34 @@ fn mismatch(bytes: usize, expected: usize) -> Option<Mismatch> {
     }
 }
 
-/// Why a block of so many bytes is not received in such a place. Gathers and allgathers accept
-/// blocks that are shorter, as hosts do.
-fn refusal(bytes: usize, room: usize, accepts_less: bool) -> Option<Mismatch> {
-    mismatch(bytes, room).filter(|mismatch| !accepts_less || *mismatch == Mismatch::Longer)
+/// Why a block of so many bytes is not received in such a place. In some collectives, hosts accept
+/// blocks that are shorter.
+fn refusal(code: u32, bytes: usize, room: usize) -> Option<Mismatch> {
+    let must_fill = [code::BROADCAST, code::SCATTER, code::ALLTOALL].contains(&code);
+    mismatch(bytes, room).filter(|mismatch| must_fill || *mismatch == Mismatch::Longer)
 }
 
-/// Places that processes publish.
-struct Announced<'a> {
+/// Spans that processes publish, one for each process.
+struct Announced<'a, M> {
+    me: u32,
     called: Content,
-    mine: Place,
-    found: &'a mut [Place],
+    mine: M,
+    found: &'a mut [Span],
 }
 
-impl Work for Announced<'_> {
+impl<M: Fn(u32) -> Span> Work for Announced<'_, M> {
     fn write(&mut self, _: Content, draft: &Draft<'_>) {
-        draft.write(0, bytes_of(&mut self.mine.words()));
+        for peer in 0..self.found.len() {
+            draft.write(peer * Span::BYTES, &(self.mine)(peer as u32).encode());
+        }
     }
 
     fn collect(&mut self, from: u32, published: &Published<'_>) -> Option<Mismatch> {
         let mismatch = self.called.mismatch(published.content);
         if mismatch.is_none() {
-            let mut words = [0u64; WORDS];
-            published.read_part(0, bytes_of(&mut words));
-            self.found[from as usize] = Place::of_words(words);
+            let mut span = [0; Span::BYTES];
+            published.read_part(self.me as usize * Span::BYTES, &mut span);
+            self.found[from as usize] = Span::decode(span);
         }
         mismatch
     }
@@ -109,16 +116,17 @@ fn differing(mismatch: Mismatch) -> Fault {
     differs(mismatch, MPI_ERR_OTHER, MPI_ERR_OTHER)
 }
 
-/// Publishes a place, as `which` says. Returns those of the others that it collects.
+/// Publishes a span for each process, as `which` says. Returns what those that it collects from
+/// have published for this one.
 fn announce(
     own: &mut Communicator,
-    which: Collective,
-    code: u32,
-    mine: Place,
-) -> Result<PerRank<Place>, Mismatch> {
-    let mut found: PerRank<Place> = smallvec::smallvec![Place::default(); own.ranks() as usize];
-    let called = Content { bytes: size_of::<[u64; WORDS]>() as u32, code: code | NOTE };
-    let mut work = Announced { called, mine, found: &mut found };
+    (which, code): (Collective, u32),
+    mine: impl Fn(u32) -> Span,
+) -> Result<PerRank<Span>, Mismatch> {
+    let ranks = own.ranks() as usize;
+    let mut found: PerRank<Span> = smallvec::smallvec![Span::default(); ranks];
+    let called = Content { bytes: (ranks * Span::BYTES) as u32, code: code | NOTE };
+    let mut work = Announced { me: own.me(), called, mine, found: &mut found };
     match own.run_with(which, called, &mut work).1 {
         Some(mismatch) => Err(mismatch),
         None => Ok(found),
@@ -209,27 +217,15 @@ unsafe fn rooted(
 ) -> Result<(), Fault> {
     let (me, is_root) = (own.me(), own.me() == root);
     let receives = is_root == (toward == Toward::Root);
-    // Of the root, the address of its first block, which all other processes count from.
-    let (base, bytes) = block(if is_root { 0 } else { me });
-    let which = Collective::AnnouncedGather { root };
-    let mut mine = Place::of(base, bytes);
-    mine.stride = block(1).0.addr().wrapping_sub(block(0).0.addr()) as u64;
-    let found = announce(own, which, code, mine).map_err(differing)?;
+    let block_with = |peer: u32| block(if is_root { peer } else { me });
+    let which = (Collective::AnnouncedGather { root }, code);
+    let found = announce(own, which, |peer| Span::of(block_with(peer))).map_err(differing)?;
     let mut done = Ok(());
     for peer in (0..own.ranks()).filter(|peer| (*peer != root) == is_root && *peer != me) {
-        let (here, room) = block(if is_root { peer } else { me });
-        let place = found[peer as usize];
-        let there = match is_root {
-            true => place.address,
-            false => place.address + u64::from(me) * place.stride,
-        };
-        // What is sent, and the room for it.
-        let (sent, room) = match receives {
-            true => (place.bytes as usize, room),
-            false => (room, place.bytes as usize),
-        };
-        let accepts_less = toward == Toward::Root;
-        if let Some(mismatch) = refusal(sent, room, accepts_less) {
+        let ((here, mine), there) = (block_with(peer), found[peer as usize]);
+        let theirs = there.bytes as usize;
+        let (sent, room) = if receives { (theirs, mine) } else { (mine, theirs) };
+        if let Some(mismatch) = refusal(code, sent, room) {
             if receives {
                 done = Err(differing(mismatch));
             }
@@ -237,7 +233,7 @@ unsafe fn rooted(
         }
         let share = own_share(own, sent);
         let (from, to) = if is_root { (share, sent) } else { (0, share) };
-        let (here, there) = (here.wrapping_add(from), there + from as u64);
+        let (here, there) = (here.wrapping_add(from), there.address + from as u64);
         // SAFETY: within the blocks at both ends (contract of this function).
         let moved = unsafe {
             match receives {
@@ -247,7 +243,7 @@ unsafe fn rooted(
         };
         done = done.and(moved);
     }
-    announce(own, which, code, Place::default()).map_err(differing)?;
+    announce(own, which, |_| Span::default()).map_err(differing)?;
     done
 }
 
@@ -273,7 +269,6 @@ pub(super) unsafe fn broadcast(
 pub(super) unsafe fn exchange(
     own: &mut Communicator,
     (which, code): (Collective, u32),
-    parts: bool,
     send: Blocks<'_>,
     receive: Blocks<'_>,
 ) -> Result<(), Fault> {
@@ -288,29 +283,29 @@ pub(super) unsafe fn exchange(
                 let blocks = if own.me() == root { send } else { receive };
                 rooted(own, (root, code), Toward::Others, |rank| blocks.piece(rank, 0, usize::MAX))
             }
-            _ => exchange_all(own, code, parts, send, receive),
+            _ => exchange_all(own, code, send, receive),
         }
     }
 }
 
-/// Reads the block of process `from`.
+/// Copies of blocks, for others to read while the blocks are overwritten.
 ///
 /// # Safety
-/// As [`exchange`].
-unsafe fn take(
-    own: &Communicator,
-    from: u32,
-    place: Place,
-    parts: bool,
-    receive: Blocks<'_>,
-) -> Result<(), Fault> {
-    let (to, room) = receive.piece(from, 0, usize::MAX);
-    if let Some(mismatch) = refusal(place.bytes as usize, room, !parts) {
-        return Err(differing(mismatch));
-    }
-    let before = if parts { u64::from(own.me()) * place.bytes } else { 0 };
-    // SAFETY: the contract of this function; the block is no longer than its place.
-    unsafe { read(own, from, place.address + before, to, place.bytes as usize) }
+/// The blocks may be read.
+unsafe fn copies(ranks: u32, blocks: Blocks<'_>) -> (Vec<u8>, PerRank<(*mut u8, usize)>) {
+    let pieces = || (0..ranks).map(|rank| blocks.piece(rank, 0, usize::MAX));
+    let mut all: Vec<u8> = Vec::with_capacity(pieces().map(|(_, bytes)| bytes).sum());
+    let places = pieces()
+        .map(|(at, bytes)| {
+            let place = all.as_mut_ptr().wrapping_add(all.len());
+            if bytes > 0 {
+                // SAFETY: the contract of this function.
+                all.extend_from_slice(unsafe { from_raw_parts(at, bytes) });
+            }
+            (place, bytes)
+        })
+        .collect();
+    (all, places)
 }
 
 /// # Safety
@@ -318,133 +313,35 @@ unsafe fn take(
 unsafe fn exchange_all(
     own: &mut Communicator,
     code: u32,
-    parts: bool,
     send: Blocks<'_>,
     receive: Blocks<'_>,
 ) -> Result<(), Fault> {
     let (me, ranks) = (own.me(), own.ranks());
-    let (mut base, bytes) = send.base();
+    let others = || (1..ranks).map(move |step| (me + step) % ranks);
     // Others would read what this process has received.
-    let mut copy = Vec::new();
-    if parts && base == receive.base().0 {
-        // SAFETY: the blocks that are sent lie in a row.
-        copy.extend_from_slice(unsafe { from_raw_parts(base, bytes * ranks as usize) });
-        base = copy.as_mut_ptr();
-    }
-    let mine = Place::of(base, bytes);
-    let found = announce(own, Collective::Exchange, code, mine).map_err(differing)?;
+    let in_place = others().any(|rank| {
+        let (at, bytes) = send.piece(rank, 0, usize::MAX);
+        bytes > 0 && at == receive.piece(rank, 0, usize::MAX).0
+    });
+    // SAFETY: the contract of this function.
+    let copies = in_place.then(|| unsafe { copies(ranks, send) });
+    let sent = |peer| match &copies {
+        Some((_, places)) => places[peer as usize],
+        None => send.piece(peer, 0, usize::MAX),
+    };
+    let which = (Collective::Exchange, code);
+    let found = announce(own, which, |peer| Span::of(sent(peer))).map_err(differing)?;
     let mut done = Ok(());
     // Not all from the same process at a time.
-    for from in (1..ranks).map(|step| (me + step) % ranks) {
-        // SAFETY: the contract of this function.
-        let taken = unsafe { take(own, from, found[from as usize], parts, receive) };
+    for from in others() {
+        let (place, (to, room)) = (found[from as usize], receive.piece(from, 0, usize::MAX));
+        let bytes = place.bytes as usize;
+        let taken = match refusal(code, bytes, room) {
+            Some(mismatch) => Err(differing(mismatch)),
+            // SAFETY: the contract of this function; the block is no longer than its place.
+            None => unsafe { read(own, from, place.address, to, bytes) },
+        };
         done = done.and(taken);
     }
     assemble(own).and(done)
-}
-
-/// The elements of a reduction.
-#[derive(Clone, Copy)]
-pub(super) struct Operand {
-    /// Code of the call and its operation.
-    pub(super) code: u32,
-    pub(super) input: *const u8,
-    pub(super) output: *mut u8,
-    pub(super) count: usize,
-    /// Bytes from one element to the next, and from the first to the last.
-    pub(super) extent: usize,
-    pub(super) bytes: usize,
-}
-
-impl Operand {
-    /// First byte, and behind the last one, of the elements that process `rank` of `ranks` folds.
-    fn part(&self, rank: u32, ranks: u32) -> (usize, usize) {
-        let at = |rank: u32| {
-            let elements = self.count as u128 * u128::from(rank) / u128::from(ranks);
-            (elements as usize * self.extent).min(self.bytes)
-        };
-        (at(rank), at(rank + 1))
-    }
-}
-
-/// Reduces operands to all processes: each folds a part of the elements, from the last rank to the
-/// first, and then reads the parts of the others. `fold` reduces its first argument into its
-/// second, as the left operand.
-///
-/// # Safety
-/// Input and output have all elements, and are the same or do not overlap.
-pub(super) unsafe fn allreduce(
-    own: &mut Communicator,
-    operand: Operand,
-    fold: impl Fn(&[u8], &mut [u8]),
-) -> Result<(), Fault> {
-    let Operand { code, input, output, bytes, .. } = operand;
-    let (me, ranks) = (own.me(), own.ranks());
-    let mine = Place { result: output as u64, ..Place::of(input, bytes) };
-    let differing = |mismatch| differs(mismatch, MPI_ERR_TRUNCATE, MPI_ERR_OP);
-    let found = announce(own, Collective::Exchange, code, mine).map_err(differing)?;
-    let others = || (1..ranks).map(|step| (me + step) % ranks);
-    if let Some(mismatch) =
-        others().find_map(|rank| mismatch(found[rank as usize].bytes as usize, bytes))
-    {
-        // All processes see one.
-        return Err(differing(mismatch));
-    }
-    // SAFETY: the contract of this function.
-    let mut done = unsafe { fold_part(own, operand, &found, fold) };
-    assemble(own)?;
-    for rank in others() {
-        let (from, to) = operand.part(rank, ranks);
-        let address = found[rank as usize].result + from as u64;
-        // SAFETY: within the output; its process has folded the part.
-        let taken = unsafe { read(own, rank, address, output.wrapping_add(from), to - from) };
-        done = done.and(taken);
-    }
-    assemble(own).and(done)
-}
-
-/// Folds the part of the elements that this process folds.
-///
-/// # Safety
-/// As [`allreduce`].
-unsafe fn fold_part(
-    own: &Communicator,
-    operand: Operand,
-    found: &[Place],
-    fold: impl Fn(&[u8], &mut [u8]),
-) -> Result<(), Fault> {
-    let Operand { input, output, extent, .. } = operand;
-    let (me, ranks) = (own.me(), own.ranks());
-    let (from, to) = operand.part(me, ranks);
-    let step = FOLDED / extent * extent;
-    let words = FOLDED.div_ceil(size_of::<u128>());
-    let (mut theirs, mut sum) = (vec![0u128; words], vec![0u128; words]);
-    let last = ranks - 1;
-    for at in (from..to).step_by(step) {
-        let bytes = step.min(to - at);
-        let sum = &mut bytes_of(&mut sum)[..bytes];
-        // SAFETY: within the elements.
-        let mine = unsafe { from_raw_parts(input.add(at), bytes) };
-        let theirs = &mut bytes_of(&mut theirs)[..bytes];
-        let read_of = |rank: u32, to: &mut [u8]| {
-            let address = found[rank as usize].address + at as u64;
-            // SAFETY: the slice has room for the bytes.
-            unsafe { read(own, rank, address, to.as_mut_ptr(), bytes) }
-        };
-        match last == me {
-            true => sum.copy_from_slice(mine),
-            false => read_of(last, sum)?,
-        }
-        for rank in (0..last).rev() {
-            if rank == me {
-                fold(mine, sum);
-            } else {
-                read_of(rank, theirs)?;
-                fold(theirs, sum);
-            }
-        }
-        // SAFETY: within the elements. No process reads these of the input any more.
-        unsafe { from_raw_parts_mut(output.add(at), bytes) }.copy_from_slice(sum);
-    }
-    Ok(())
 }

@@ -1,24 +1,27 @@
 //! `MPI_Gatherv`, `MPI_Scatterv`, `MPI_Alltoallv` and `MPI_Alltoallw`: a process does not know the
 //! lengths of blocks between others. So each publishes its data if they fit into one content, or
-//! else that they are long. Where a process that all read says so, the host serves the call: the
-//! root, or any process of an alltoallv.
+//! else that they are long. Where a process that all read says so, they go from buffer to buffer or
+//! the host serves the call: the root, or any process of an alltoallv.
 
 mod across;
 mod packing;
 mod trials;
 
 use std::ffi::{c_int, c_void};
+use std::ptr::{copy_nonoverlapping, null_mut};
 
 use smallvec::SmallVec;
 
 use self::across::Route;
-use self::packing::{Data, HEAD, Outgoing, absent, pack_all, pack_records};
+use self::packing::{Data, HEAD, Length, Outgoing, absent, pack_all, pack_records};
 use super::communicators::{Collective, Communicator};
-use super::exchanges::{Lists, PerRank, list, number, valid_root};
-use super::message::{Elements, Number, Triple};
+use super::exchanges::{Blocks, Lists, PerRank, list, number, valid_root};
+use super::message::{Elements, Number, Staged, Triple};
 use super::nodes::{BYTES_MAX, Nodes};
 use super::serve::{Failed, Host, Served, code, differs, serve_across};
+use super::single_copy;
 use crate::collective::{Content, Draft, Mismatch, Published, Work};
+use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
 
 pub(super) use self::trials::Trials;
@@ -35,8 +38,8 @@ struct Round<'a> {
     decider: Option<u32>,
     /// What has been received, in packed form: (from, data).
     received: SmallVec<[(u32, Data); 8]>,
-    /// The host serves the call, as all processes know.
-    long: bool,
+    /// How long the data are, as all processes know.
+    length: Length,
     /// A block is longer than its place.
     is_longer: bool,
 }
@@ -47,11 +50,12 @@ impl Work for Round<'_> {
     }
 
     fn collect(&mut self, from: u32, published: &Published<'_>) -> Option<Mismatch> {
-        if published.content.note() != 0 {
+        let length = Length::of(published.content);
+        if length != Length::Short {
             match self.decider.is_none_or(|decider| decider == from) {
-                true => self.long = true,
+                true => self.length = self.length.max(length),
                 // Only the root reads this. It may have a long place for them.
-                false => self.is_longer |= !self.long,
+                false => self.is_longer |= self.length == Length::Short,
             }
             return None;
         }
@@ -85,31 +89,36 @@ impl<'a> Round<'a> {
     ) -> Self {
         let received = SmallVec::new();
         let counts = decider.is_none_or(|decider| decider == me);
-        let long = counts && outgoing.is_long();
-        Round { me, outgoing, receive, parts, decider, received, long, is_longer: false }
+        let length = if counts { outgoing.length() } else { Length::Short };
+        Round { me, outgoing, receive, parts, decider, received, length, is_longer: false }
     }
 
-    /// Runs the collective, and delivers the data. If they are long, the host serves the call, in
-    /// the way `at_host`.
+    /// Runs the collective, and delivers the data. If they are long, they go from buffer to buffer
+    /// if processes reach each other, and else the host serves the call.
     ///
     /// # Safety
-    /// The application may write the receive blocks.
+    /// The application may read the blocks that are sent and write those that are received.
     unsafe fn run(
         mut self,
         own: &mut Communicator,
         which: Collective,
-        at_host: Served,
+        long: Long<'_>,
         comm: MPI_Comm,
     ) -> Result<Served, Failed> {
         if let (_, Some(mismatch)) = own.run_with(which, self.outgoing.content, &mut self) {
             return Err(differs(mismatch, MPI_ERR_OTHER, MPI_ERR_OTHER).into());
         }
         let longer = || differs(Mismatch::Longer, MPI_ERR_OTHER, MPI_ERR_OTHER);
-        match (self.long, self.is_longer) {
-            (true, false) => return Ok(at_host),
-            (true, true) => return Err(Failed::AfterHost(at_host, longer())),
-            (false, true) => return Err(longer().into()),
-            (false, false) => {}
+        match (self.length, self.is_longer) {
+            (Length::Short, true) => return Err(longer().into()),
+            (Length::Short, false) => {}
+            (Length::Long, _) if own.attached().is_some() => {
+                // SAFETY: the contract of this function.
+                unsafe { long.run(own, comm)? };
+                return Ok(Served::Done);
+            }
+            (_, false) => return Ok(long.at_host),
+            (_, true) => return Err(Failed::AfterHost(long.at_host, longer())),
         }
         for (from, data) in &self.received {
             // SAFETY: the contract of this function; no block is longer than its place.
@@ -119,17 +128,105 @@ impl<'a> Round<'a> {
     }
 }
 
-/// Copies the block that a process keeps.
+/// A call whose blocks are long.
+struct Long<'a> {
+    which: Collective,
+    code: u32,
+    /// The blocks by processes, or the only one.
+    send: &'a [Elements],
+    receive: &'a [Elements],
+    /// How the host serves it.
+    at_host: Served,
+}
+
+impl Long<'_> {
+    /// Moves the blocks from buffer to buffer, but for the one that the process keeps.
+    ///
+    /// # Safety
+    /// The application may read the blocks that are sent and write those that are received.
+    unsafe fn run(&self, own: &mut Communicator, comm: MPI_Comm) -> Result<(), Fault> {
+        let me = own.me();
+        // SAFETY: the contract of this function.
+        let sources = Stage::new(me, self.send, |block| unsafe { Staged::source(block, comm) });
+        let sinks = Stage::new(me, self.receive, Staged::sink);
+        let which = (self.which, self.code);
+        // SAFETY: the contract of this function; what is staged lives as long as its owner.
+        unsafe {
+            single_copy::exchange(own, which, sources.blocks(), sinks.blocks())?;
+            for (staged, block) in sinks.staged.iter().zip(self.receive) {
+                if let Some(staged) = staged {
+                    staged.deliver(block, comm);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of long blocks, in the application's buffers or packed.
+struct Stage {
+    staged: PerRank<Option<Staged>>,
+    places: PerRank<(*mut u8, usize)>,
+}
+
+impl Stage {
+    /// Those of a block for each process, without the own one, or of the only block.
+    fn new(me: u32, blocks: &[Elements], stage: impl Fn(&Elements) -> Staged) -> Self {
+        let is_kept = |rank: usize| blocks.len() > 1 && rank == me as usize;
+        // The host would have served the call if this were not a mistake of this process alone:
+        // others refuse a block that is so long, and send nothing for such a place.
+        let is_packed = |block: &Elements| block.bytes <= single_copy::BYTES_MAX;
+        let staged: PerRank<Option<Staged>> = blocks
+            .iter()
+            .enumerate()
+            .map(|(rank, block)| {
+                let suits = !is_kept(rank) && (block.dense().is_some() || is_packed(block));
+                suits.then(|| stage(block))
+            })
+            .collect();
+        let place = |(rank, (staged, block)): (usize, (&Option<Staged>, &Elements))| match staged {
+            Some(staged) => (staged.base(), block.bytes),
+            None => (null_mut(), if is_kept(rank) { 0 } else { block.bytes }),
+        };
+        let places = staged.iter().zip(blocks).enumerate().map(place).collect();
+        Stage { staged, places }
+    }
+
+    fn blocks(&self) -> Blocks<'_> {
+        match self.places[..] {
+            [] => Blocks::NONE,
+            [(base, bytes)] => Blocks::Single(base, bytes),
+            _ => Blocks::Places(&self.places),
+        }
+    }
+}
+
+/// Ends a call: if it is complete, copies the block that a process keeps from the first place to
+/// the second.
 ///
 /// # Safety
-/// The application may read the first block and write the second.
-unsafe fn keep(from: &Elements, to: &Elements, comm: MPI_Comm) {
-    let mut data = Data::from_elem(0, from.bytes);
-    // SAFETY: the contract of this function.
-    unsafe {
-        from.copy_to(&mut data, comm);
-        to.copy_from(&data[..from.bytes.min(to.bytes)], comm);
+/// The application may read the first place and write the second.
+unsafe fn keep(
+    served: Served,
+    from: Option<&Elements>,
+    to: Option<&Elements>,
+    comm: MPI_Comm,
+) -> Served {
+    if let (Served::Done, Some(from), Some(to)) = (&served, from, to) {
+        let bytes = from.bytes.min(to.bytes);
+        // SAFETY: the contract of this function. The places do not overlap.
+        unsafe {
+            match (from.dense(), to.dense()) {
+                (Some(from), Some(to)) if bytes > 0 => copy_nonoverlapping(from, to, bytes),
+                _ => {
+                    let mut data = Data::from_elem(0, from.bytes);
+                    from.copy_to(&mut data, comm);
+                    to.copy_from(&data[..bytes], comm);
+                }
+            }
+        }
     }
+    served
 }
 
 /// Whether the root of a gatherv expects blocks that are short between nodes, too.
@@ -195,10 +292,7 @@ pub(super) unsafe fn gatherv<C: Number, D: Number>(
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe {
             let served = across::serve(own, route, &outgoing, place, comm)?;
-            if let (Served::Done, Some(from), Some(mine)) = (&served, from, place(me as usize)) {
-                keep(&from, &mine, comm);
-            }
-            Ok(served)
+            Ok(keep(served, from.as_ref(), to.get(me as usize), comm))
         }
     };
     let ours = |own: &mut Communicator| {
@@ -218,16 +312,15 @@ pub(super) unsafe fn gatherv<C: Number, D: Number>(
                 data
             }),
         };
-        let outgoing = Outgoing::new(code::GATHERV, data);
+        let outgoing = Outgoing::new(code::GATHERV, data).of(&to);
         let round = Round::new(me, &outgoing, &to, false, Some(root));
+        let send = if me == root { &[] } else { from.as_slice() };
+        let (which, at_host) = (Collective::Gather { root }, Served::AtHost);
+        let long = Long { which, code: code::GATHERV, send, receive: &to, at_host };
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe {
-            let which = Collective::AnnouncedGather { root };
-            let served = round.run(own, which, Served::AtHost, comm)?;
-            if let (Served::Done, Some(from), Some(mine)) = (&served, from, to.get(me as usize)) {
-                keep(&from, mine, comm);
-            }
-            Ok(served)
+            let served = round.run(own, Collective::AnnouncedGather { root }, long, comm)?;
+            Ok(keep(served, from.as_ref(), to.get(me as usize), comm))
         }
     };
     serve_across("MPI_Gatherv", comm, host, ours, across)
@@ -271,10 +364,7 @@ pub(super) unsafe fn scatterv<C: Number, D: Number>(
             let outgoing = Outgoing::new(code::SCATTERV, data);
             let place = |rank| to.filter(|_| rank == root as usize);
             let served = across::serve(own, route, &outgoing, place, comm)?;
-            if let (Served::Done, Some(mine), Some(to)) = (&served, from.get(me as usize), to) {
-                keep(mine, &to, comm);
-            }
-            Ok(served)
+            Ok(keep(served, from.get(me as usize), to.as_ref(), comm))
         }
     };
     let ours = |own: &mut Communicator| {
@@ -287,13 +377,13 @@ pub(super) unsafe fn scatterv<C: Number, D: Number>(
                 Some(to) => (Some(Data::new()), PerRank::from_elem(to, own.ranks() as usize)),
                 None => (pack_all(own, &from, comm), PerRank::new()),
             };
-            let outgoing = Outgoing::new(code::SCATTERV, data);
+            let outgoing = Outgoing::new(code::SCATTERV, data).of(&from);
             let round = Round::new(me, &outgoing, &places, true, Some(root));
-            let served = round.run(own, which, Served::AtHost, comm)?;
-            if let (Served::Done, Some(mine), Some(to)) = (&served, from.get(me as usize), to) {
-                keep(mine, &to, comm);
-            }
-            Ok(served)
+            let receive = if me == root { &[] } else { to.as_slice() };
+            let (code, at_host) = (code::SCATTERV, Served::AtHost);
+            let long = Long { which, code, send: &from, receive, at_host };
+            let served = round.run(own, which, long, comm)?;
+            Ok(keep(served, from.get(me as usize), to.as_ref(), comm))
         }
     };
     serve_across("MPI_Scatterv", comm, host, ours, across)
@@ -336,10 +426,8 @@ unsafe fn exchange(
             let outgoing = Outgoing::new(code::ALLTOALLV, data);
             let place = |rank| to.get(rank).copied();
             let served = across::serve(own, Route::All, &outgoing, place, comm)?;
-            if let (Served::Done, Some(from)) = (&served, from) {
-                keep(&from[me as usize], &to[me as usize], comm);
-            }
-            Ok(served)
+            let kept = from.as_ref().and_then(|from| from.get(me as usize));
+            Ok(keep(served, kept, to.get(me as usize), comm))
         }
     };
     let ours = |own: &mut Communicator| {
@@ -347,14 +435,14 @@ unsafe fn exchange(
         let me = own.me();
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe {
-            let data = pack_all(own, from.as_ref().unwrap_or(&to), comm);
-            let outgoing = Outgoing::new(code::ALLTOALLV, data);
+            let send = from.as_ref().unwrap_or(&to);
+            let outgoing = Outgoing::new(code::ALLTOALLV, pack_all(own, send, comm)).of(send);
             let round = Round::new(me, &outgoing, &to, true, None);
-            let served = round.run(own, Collective::Exchange, Served::Assembled, comm)?;
-            if let (Served::Done, Some(from)) = (&served, from) {
-                keep(&from[me as usize], &to[me as usize], comm);
-            }
-            Ok(served)
+            let (which, at_host) = (Collective::Exchange, Served::Assembled);
+            let long = Long { which, code: code::ALLTOALLV, send, receive: &to, at_host };
+            let served = round.run(own, which, long, comm)?;
+            let kept = from.as_ref().and_then(|from| from.get(me as usize));
+            Ok(keep(served, kept, to.get(me as usize), comm))
         }
     };
     serve_across(call, comm, host, ours, across)

@@ -18,6 +18,7 @@ use crate::engine::{Element, Reduction};
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
 use crate::transport::am::wire::ElementOp;
+use crate::transport::datatype::Combine;
 use crate::transport::datatype::element::{FIRST_FOREIGN, native, reduction};
 
 pub(crate) use table::{Kind, Predefined, predefined, reduction_of};
@@ -39,6 +40,13 @@ pub(crate) fn unnamed(combiner: c_int, size: u64) -> Option<&'static Predefined>
         .filter(|entry| Kind::of(entry.kind) == kind)
         .filter_map(|entry| predefined(entry.handle));
     known.find(|datatype| u64::from(datatype.size) == size)
+}
+
+impl Predefined {
+    /// How elements are reduced.
+    pub(crate) fn combine(&self, reduction: Reduction) -> Combine {
+        Combine { element: self.element, reduction, extent: self.extent, foreign: reduce }
+    }
 }
 
 /// True if MPI defines the reduction for such a datatype (MPI-4.1 section 6.9.2). Where both hosts

@@ -15,7 +15,7 @@ use crate::collective::steps::{Content, DEPTH, INLINE, Mover, Pieces, Plan, Ring
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
 use crate::mpi::collective::communicators::{Carrier, bytes_of};
-use crate::mpi::datatype::{self, is_defined, predefined, reduction_of};
+use crate::mpi::datatype::{is_defined, predefined, reduction_of};
 use crate::mpi::progress::drive;
 use crate::runtime::collectives::{Advance, PersistentCollective};
 use crate::sync::AtomicU64;
@@ -77,8 +77,7 @@ pub(super) fn combine(datatype: MPI_Datatype, op: MPI_Op) -> Option<Combine> {
             && known.supports(*op)
     })?;
     dense(datatype)?;
-    let foreign = datatype::reduce;
-    Some(Combine { element: known.element, reduction: op, extent: known.extent, foreign })
+    Some(known.combine(op))
 }
 
 /// Elements of a buffer, from the `from`-th on.

@@ -7,9 +7,29 @@ use crate::mpi::abi::sys::*;
 use crate::mpi::collective::communicators::Communicator;
 use crate::mpi::collective::exchanges::{PerRank, number};
 use crate::mpi::collective::message::Elements;
+use crate::mpi::collective::single_copy;
 
-/// The note of a content whose data are too long.
-const LONG: u32 = 1 << 16;
+/// How long the data of a call are, as the note of a content says. The longest counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Length {
+    /// They fit into a content.
+    Short,
+    Long,
+    /// Some block is too long for this library.
+    AtHost,
+}
+
+impl Length {
+    const NOTE: u32 = 16;
+
+    pub(super) fn of(content: Content) -> Self {
+        match content.code >> Self::NOTE {
+            0 => Length::Short,
+            1 => Length::Long,
+            _ => Length::AtHost,
+        }
+    }
+}
 
 /// Data of a content, or their absence.
 pub(super) type Data = SmallVec<[u8; 64]>;
@@ -23,13 +43,27 @@ pub(super) struct Outgoing {
 impl Outgoing {
     /// `None` for the data: they are too long.
     pub(super) fn new(code: u32, data: Option<Data>) -> Self {
-        let code = if data.is_some() { code } else { code | LONG };
+        let length = if data.is_some() { Length::Short } else { Length::Long };
+        let code = code | (length as u32) << Length::NOTE;
         let data = data.unwrap_or_default();
         Outgoing { content: Content { bytes: data.len() as u32, code }, data }
     }
 
+    /// The data are of these blocks.
+    pub(super) fn of(mut self, blocks: &[Elements]) -> Self {
+        if blocks.iter().any(|block| block.bytes > single_copy::BYTES_MAX) {
+            self.content.code &= (1 << Length::NOTE) - 1;
+            self.content.code |= (Length::AtHost as u32) << Length::NOTE;
+        }
+        self
+    }
+
+    pub(super) fn length(&self) -> Length {
+        Length::of(self.content)
+    }
+
     pub(super) fn is_long(&self) -> bool {
-        self.content.note() != 0
+        self.length() != Length::Short
     }
 }
 
