@@ -97,9 +97,10 @@ static void barrier(long rounds)
 }
 
 /* Buffers of the collectives of several sizes, in which the first word of a block is checked. */
-enum { LONGEST = 65536 };
+enum { LONGEST = 1 << 20 };
 static int64_t out[2 * LONGEST / 8], in[2 * LONGEST / 8];
 static int words; /* of a block */
+static int lengths[2], places[2]; /* the same for each rank */
 
 /* Roots alternate, or one rank would run ahead. */
 static void broadcast_words(long rounds)
@@ -169,10 +170,53 @@ static void alltoall_words(long rounds)
     }
 }
 
-#define IN_THREE_SIZES(name, run)                                                                  \
+static void reduce_scatter_words(long rounds)
+{
+    for (long i = 0; i < rounds; i++) {
+        out[0] = out[words] = rank == 0 ? i : 0;
+        MPI_Reduce_scatter(out, in, lengths, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+        sum += in[0];
+    }
+}
+
+static void gatherv_words(long rounds)
+{
+    for (long i = 0; i < rounds; i++) {
+        out[0] = in[words * (1 - rank)] = i;
+        if (rank == i % 2)
+            in[words * (1 - rank)] = -1;
+        MPI_Gatherv(out, words, MPI_INT64_T, in, lengths, places, MPI_INT64_T, (int)(i % 2),
+                    MPI_COMM_WORLD);
+        sum += in[words * (1 - rank)];
+    }
+}
+
+static void scatterv_words(long rounds)
+{
+    for (long i = 0; i < rounds; i++) {
+        out[0] = out[words] = i;
+        in[0] = -1;
+        MPI_Scatterv(out, lengths, places, MPI_INT64_T, in, words, MPI_INT64_T, (int)(i % 2),
+                     MPI_COMM_WORLD);
+        sum += in[0];
+    }
+}
+
+static void alltoallv_words(long rounds)
+{
+    for (long i = 0; i < rounds; i++) {
+        out[0] = out[words] = i;
+        MPI_Alltoallv(out, lengths, places, MPI_INT64_T, in, lengths, places, MPI_INT64_T,
+                      MPI_COMM_WORLD);
+        sum += in[words * (1 - rank)];
+    }
+}
+
+#define IN_ALL_SIZES(name, run)                                                                    \
     {name "_8", run, 1, false, true, 1}, {name "_2048", run, 1, false, true, 256},                 \
+        {name "_65536", run, 1, false, true, 8192},                                                \
     {                                                                                              \
-        name "_65536", run, 1, false, true, 8192                                                   \
+        name "_1048576", run, 1, false, true, 131072                                               \
     }
 
 static const struct {
@@ -188,19 +232,24 @@ static const struct {
     {"host_window_put_flush_8", window_put, 1, true, false, 1},
     {"host_window_put_fence_8", window_fence, 1, false, false, 1},
     {"barrier", barrier, 1, false, true, 1},
-    IN_THREE_SIZES("bcast", broadcast_words),
-    IN_THREE_SIZES("allreduce", allreduce_words),
-    IN_THREE_SIZES("reduce", reduce_words),
-    IN_THREE_SIZES("gather", gather_words),
-    IN_THREE_SIZES("scatter", scatter_words),
-    IN_THREE_SIZES("allgather", allgather_words),
-    IN_THREE_SIZES("alltoall", alltoall_words),
+    IN_ALL_SIZES("bcast", broadcast_words),
+    IN_ALL_SIZES("allreduce", allreduce_words),
+    IN_ALL_SIZES("reduce", reduce_words),
+    IN_ALL_SIZES("gather", gather_words),
+    IN_ALL_SIZES("scatter", scatter_words),
+    IN_ALL_SIZES("allgather", allgather_words),
+    IN_ALL_SIZES("alltoall", alltoall_words),
+    IN_ALL_SIZES("reduce_scatter", reduce_scatter_words),
+    IN_ALL_SIZES("gatherv", gatherv_words),
+    IN_ALL_SIZES("scatterv", scatterv_words),
+    IN_ALL_SIZES("alltoallv", alltoallv_words),
 };
 
 static double batch_us(int c, long rounds, bool *right)
 {
     sum = 0;
     words = cases[c].words;
+    lengths[0] = lengths[1] = places[1] = words;
     MPI_Barrier(MPI_COMM_WORLD);
     double begin = now_us();
     cases[c].run(rounds);
@@ -248,7 +297,7 @@ int main(int argc, char **argv)
         for (int k = 0; k < 3; k++) {
             double took = batch_us(c, (long)rounds, &right);
             rounds *= wanted_us / (took > 0.01 ? took : 0.01);
-            rounds = rounds < 16 ? 16 : rounds > 1e6 ? 1e6 : rounds;
+            rounds = rounds < 4 ? 4 : rounds > 1e6 ? 1e6 : rounds;
             MPI_Bcast(&rounds, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
         }
         for (int b = 0; b < batches; b++)

@@ -83,6 +83,14 @@ impl Stores {
     }
 }
 
+/// Bytes of a processor's second-level cache, as the system says, or a usual number.
+pub(crate) fn second_level_cache() -> usize {
+    const USUAL: usize = 1024 * 1024;
+    // SAFETY: it only looks up a number.
+    let bytes = unsafe { libc::sysconf(libc::_SC_LEVEL2_CACHE_SIZE) };
+    usize::try_from(bytes).ok().filter(|bytes| *bytes > 0).unwrap_or(USUAL)
+}
+
 /// Copies `len` bytes to memory that another process will read. They do not overlap. A release
 /// store publishes them.
 ///

@@ -429,8 +429,8 @@ pub(super) struct Lists<C, D> {
     pub(super) datatype: MPI_Datatype,
 }
 
-/// A list of one entry for each process.
-pub(super) type PerRank<T> = SmallVec<[T; 16]>;
+/// A list of one entry for each process. A few are in place: they are moved with the list.
+pub(super) type PerRank<T> = SmallVec<[T; 4]>;
 
 impl<C: Number, D: Number> Lists<C, D> {
     /// The elements of each process. `None`: the arguments are wrong.

@@ -36,6 +36,7 @@ pub(super) struct Host<D, B> {
 }
 
 /// How a call went on a communicator with a board.
+#[derive(Clone, Copy)]
 pub(super) enum Served {
     /// It is complete.
     Done,

@@ -9,11 +9,10 @@ mod trials;
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{copy_nonoverlapping, null_mut};
-
-use smallvec::SmallVec;
+use std::slice::from_raw_parts_mut;
 
 use self::across::Route;
-use self::packing::{Data, HEAD, Length, Outgoing, absent, pack_all, pack_records};
+use self::packing::{Data, HEAD, Length, Outgoing, absent, pack_records};
 use super::communicators::{Collective, Communicator};
 use super::exchanges::{Blocks, Lists, PerRank, list, number, valid_root};
 use super::message::{Elements, Number, Staged, Triple};
@@ -26,42 +25,53 @@ use crate::mpi::abi::sys::*;
 
 pub(super) use self::trials::Trials;
 
-/// One collective of this kind.
-struct Round<'a> {
-    me: u32,
-    outgoing: &'a Outgoing,
-    /// The receive blocks of the other processes.
+/// How a call moves its blocks.
+struct Call<'a> {
+    /// The collective of short blocks, and that of long ones.
+    which: [Collective; 2],
+    code: u32,
+    /// The blocks by processes, or the only one.
+    send: &'a [Elements],
     receive: &'a [Elements],
-    /// A content has a block for each other process.
-    parts: bool,
+    /// What is received takes the place of what is sent.
+    in_place: bool,
     /// The process whose word counts, if its data are too long. `None`: that of any.
     decider: Option<u32>,
-    /// What has been received, in packed form: (from, data).
-    received: SmallVec<[(u32, Data); 8]>,
+    /// How the host serves it.
+    at_host: Served,
+}
+
+/// The collective of short blocks.
+struct Round<'a, 'b> {
+    me: u32,
+    call: &'a Call<'a>,
+    outgoing: Outgoing<'b>,
+    /// What has been received in packed form: (from, data).
+    received: Vec<(u32, Data)>,
     /// How long the data are, as all processes know.
     length: Length,
     /// A block is longer than its place.
     is_longer: bool,
 }
 
-impl Work for Round<'_> {
+impl Work for Round<'_, '_> {
     fn write(&mut self, _: Content, draft: &Draft<'_>) {
-        draft.write(0, &self.outgoing.data);
+        self.outgoing.write(draft);
     }
 
     fn collect(&mut self, from: u32, published: &Published<'_>) -> Option<Mismatch> {
         let length = Length::of(published.content);
         if length != Length::Short {
-            match self.decider.is_none_or(|decider| decider == from) {
+            match self.call.decider.is_none_or(|decider| decider == from) {
                 true => self.length = self.length.max(length),
                 // Only the root reads this. It may have a long place for them.
                 false => self.is_longer |= self.length == Length::Short,
             }
             return None;
         }
-        let place = self.receive.get(from as usize)?;
+        let place = self.call.place(from)?;
         let (mut at, mut bytes) = (0, published.content.bytes as usize);
-        if self.parts {
+        if self.call.parts() {
             let mut entry = [0; 8];
             published.read_part(number(self.me, from) * 8, &mut entry);
             let [a, b, c, d, rest @ ..] = entry;
@@ -72,84 +82,87 @@ impl Work for Round<'_> {
             self.is_longer = true;
             return None;
         }
-        let mut data = Data::from_elem(0, bytes);
-        published.read_part(at, &mut data);
-        self.received.push((from, data));
+        match place.dense() {
+            _ if bytes == 0 => {}
+            // If the call turns out to be long, this is overwritten.
+            Some(to) if !self.call.in_place => {
+                // SAFETY: within a block that the application may write (contract of `run`).
+                published.read_part(at, unsafe { from_raw_parts_mut(to, bytes) });
+            }
+            _ => {
+                let mut data = Data::from_elem(0, bytes);
+                published.read_part(at, &mut data);
+                self.received.push((from, data));
+            }
+        }
         None
     }
 }
 
-impl<'a> Round<'a> {
-    fn new(
-        me: u32,
-        outgoing: &'a Outgoing,
-        receive: &'a [Elements],
-        parts: bool,
-        decider: Option<u32>,
-    ) -> Self {
-        let received = SmallVec::new();
-        let counts = decider.is_none_or(|decider| decider == me);
-        let length = if counts { outgoing.length() } else { Length::Short };
-        Round { me, outgoing, receive, parts, decider, received, length, is_longer: false }
+impl Call<'_> {
+    /// A content has a block for each other process.
+    fn parts(&self) -> bool {
+        !matches!(self.which[0], Collective::AnnouncedGather { .. })
     }
 
-    /// Runs the collective, and delivers the data. If they are long, they go from buffer to buffer
-    /// if processes reach each other, and else the host serves the call.
+    /// The place of the block that comes from a process.
+    fn place(&self, from: u32) -> Option<&Elements> {
+        match self.receive {
+            [only] => Some(only),
+            all => all.get(from as usize),
+        }
+    }
+
+    /// Moves the blocks, but for the one that the process keeps. If they are long, they go from
+    /// buffer to buffer if processes reach each other, and else the host serves the call.
     ///
     /// # Safety
     /// The application may read the blocks that are sent and write those that are received.
     unsafe fn run(
-        mut self,
+        self,
         own: &mut Communicator,
-        which: Collective,
-        long: Long<'_>,
+        outgoing: Outgoing<'_>,
         comm: MPI_Comm,
     ) -> Result<Served, Failed> {
-        if let (_, Some(mismatch)) = own.run_with(which, self.outgoing.content, &mut self) {
+        let (me, content) = (own.me(), outgoing.content);
+        let counts = self.decider.is_none_or(|decider| decider == me);
+        let length = if counts { outgoing.length() } else { Length::Short };
+        let mut round =
+            Round { me, call: &self, outgoing, received: Vec::new(), length, is_longer: false };
+        if let (_, Some(mismatch)) = own.run_with(self.which[0], content, &mut round) {
             return Err(differs(mismatch, MPI_ERR_OTHER, MPI_ERR_OTHER).into());
         }
         let longer = || differs(Mismatch::Longer, MPI_ERR_OTHER, MPI_ERR_OTHER);
-        match (self.length, self.is_longer) {
+        match (round.length, round.is_longer) {
             (Length::Short, true) => return Err(longer().into()),
             (Length::Short, false) => {}
             (Length::Long, _) if own.attached().is_some() => {
                 // SAFETY: the contract of this function.
-                unsafe { long.run(own, comm)? };
+                unsafe { self.run_long(own, comm)? };
                 return Ok(Served::Done);
             }
-            (_, false) => return Ok(long.at_host),
-            (_, true) => return Err(Failed::AfterHost(long.at_host, longer())),
+            (_, false) => return Ok(self.at_host),
+            (_, true) => return Err(Failed::AfterHost(self.at_host, longer())),
         }
-        for (from, data) in &self.received {
-            // SAFETY: the contract of this function; no block is longer than its place.
-            unsafe { self.receive[*from as usize].copy_from(data, comm) };
+        for (from, data) in &round.received {
+            if let Some(place) = self.place(*from) {
+                // SAFETY: the contract of this function; no block is longer than its place.
+                unsafe { place.copy_from(data, comm) };
+            }
         }
         Ok(Served::Done)
     }
-}
 
-/// A call whose blocks are long.
-struct Long<'a> {
-    which: Collective,
-    code: u32,
-    /// The blocks by processes, or the only one.
-    send: &'a [Elements],
-    receive: &'a [Elements],
-    /// How the host serves it.
-    at_host: Served,
-}
-
-impl Long<'_> {
-    /// Moves the blocks from buffer to buffer, but for the one that the process keeps.
+    /// Moves long blocks from buffer to buffer.
     ///
     /// # Safety
-    /// The application may read the blocks that are sent and write those that are received.
-    unsafe fn run(&self, own: &mut Communicator, comm: MPI_Comm) -> Result<(), Fault> {
+    /// As [`run`](Self::run).
+    unsafe fn run_long(&self, own: &mut Communicator, comm: MPI_Comm) -> Result<(), Fault> {
         let me = own.me();
         // SAFETY: the contract of this function.
         let sources = Stage::new(me, self.send, |block| unsafe { Staged::source(block, comm) });
         let sinks = Stage::new(me, self.receive, Staged::sink);
-        let which = (self.which, self.code);
+        let which = (self.which[1], self.code);
         // SAFETY: the contract of this function; what is staged lives as long as its owner.
         unsafe {
             single_copy::exchange(own, which, sources.blocks(), sinks.blocks())?;
@@ -299,27 +312,23 @@ pub(super) unsafe fn gatherv<C: Number, D: Number>(
         let root = valid_root(own, root).ok_or(Failed::Wrong)?;
         let (me, room) = (own.me(), own.content_max());
         let (from, to) = arguments(me, own.ranks())?;
-        let data = match from.filter(|_| me != root) {
-            // The own block does not travel.
-            None => {
-                let is_short = |rank: usize| rank == me as usize || to[rank].bytes <= room;
-                (0..to.len()).all(is_short).then(Data::new)
-            }
-            Some(from) => (from.bytes <= room).then(|| {
-                let mut data = Data::from_elem(0, from.bytes);
-                // SAFETY: the application's buffer, as MPI says of the call.
-                unsafe { from.copy_to(&mut data, comm) };
-                data
-            }),
-        };
-        let outgoing = Outgoing::new(code::GATHERV, data).of(&to);
-        let round = Round::new(me, &outgoing, &to, false, Some(root));
-        let send = if me == root { &[] } else { from.as_slice() };
-        let (which, at_host) = (Collective::Gather { root }, Served::AtHost);
-        let long = Long { which, code: code::GATHERV, send, receive: &to, at_host };
+        let (code, at_host) = (code::GATHERV, Served::AtHost);
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe {
-            let served = round.run(own, Collective::AnnouncedGather { root }, long, comm)?;
+            let outgoing = match from.filter(|_| me != root) {
+                Some(from) => Outgoing::single(code, &from, room, comm),
+                // The own block does not travel.
+                None => {
+                    let is_short = |rank: usize| rank == me as usize || to[rank].bytes <= room;
+                    let is_short = (0..to.len()).all(is_short);
+                    Outgoing::new(code, is_short.then(Data::new)).of(&to)
+                }
+            };
+            let which = [Collective::AnnouncedGather { root }, Collective::Gather { root }];
+            let send = if me == root { &[] } else { from.as_slice() };
+            let (in_place, decider) = (false, Some(root));
+            let call = Call { which, code, send, receive: &to, in_place, decider, at_host };
+            let served = call.run(own, outgoing, comm)?;
             Ok(keep(served, from.as_ref(), to.get(me as usize), comm))
         }
     };
@@ -369,20 +378,20 @@ pub(super) unsafe fn scatterv<C: Number, D: Number>(
     };
     let ours = |own: &mut Communicator| {
         let root = valid_root(own, root).ok_or(Failed::Wrong)?;
-        let (me, which) = (own.me(), Collective::Scatter { root });
+        let me = own.me();
         let (from, to) = arguments(me, own.ranks())?;
+        let (code, at_host) = (code::SCATTERV, Served::AtHost);
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe {
-            let (data, places) = match to.filter(|_| me != root) {
-                Some(to) => (Some(Data::new()), PerRank::from_elem(to, own.ranks() as usize)),
-                None => (pack_all(own, &from, comm), PerRank::new()),
+            let outgoing = match me == root {
+                true => Outgoing::all(code, own, &from, comm).of(&from),
+                false => Outgoing::new(code, Some(Data::new())),
             };
-            let outgoing = Outgoing::new(code::SCATTERV, data).of(&from);
-            let round = Round::new(me, &outgoing, &places, true, Some(root));
+            let which = [Collective::Scatter { root }; 2];
             let receive = if me == root { &[] } else { to.as_slice() };
-            let (code, at_host) = (code::SCATTERV, Served::AtHost);
-            let long = Long { which, code, send: &from, receive, at_host };
-            let served = round.run(own, which, long, comm)?;
+            let (in_place, decider) = (false, Some(root));
+            let call = Call { which, code, send: &from, receive, in_place, decider, at_host };
+            let served = call.run(own, outgoing, comm)?;
             Ok(keep(served, from.get(me as usize), to.as_ref(), comm))
         }
     };
@@ -432,15 +441,14 @@ unsafe fn exchange(
     };
     let ours = |own: &mut Communicator| {
         let (from, to) = arguments(own.ranks())?;
-        let me = own.me();
+        let (me, code, at_host) = (own.me(), code::ALLTOALLV, Served::Assembled);
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe {
             let send = from.as_ref().unwrap_or(&to);
-            let outgoing = Outgoing::new(code::ALLTOALLV, pack_all(own, send, comm)).of(send);
-            let round = Round::new(me, &outgoing, &to, true, None);
-            let (which, at_host) = (Collective::Exchange, Served::Assembled);
-            let long = Long { which, code: code::ALLTOALLV, send, receive: &to, at_host };
-            let served = round.run(own, which, long, comm)?;
+            let outgoing = Outgoing::all(code, own, send, comm).of(send);
+            let (which, decider) = ([Collective::Exchange; 2], None);
+            let call = Call { which, code, send, receive: &to, in_place, decider, at_host };
+            let served = call.run(own, outgoing, comm)?;
             let kept = from.as_ref().and_then(|from| from.get(me as usize));
             Ok(keep(served, kept, to.get(me as usize), comm))
         }

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::folding::Folding;
-use super::movement::{Exchanged, LINE, Movement, Schedule, memory, place, slot_bytes};
+use super::movement::{Exchanged, LINE, Movement, Schedule, memory, place};
 use super::{NotServed, serves_always};
 use crate::collective::steps::{Content, Mover, Pieces, Plan, Rings, Turn};
 use crate::mpi::collective::communicators::Carrier;
@@ -121,8 +121,7 @@ pub(super) fn set_up(
     let all = 0..exchanged.ranks;
     // Parts are equal, so that all processes have as much to do.
     let unit = exchanged.ranks * LINE;
-    let piece =
-        (slot_bytes(exchanged.ranks) / unit * unit).max(unit).min(total.next_multiple_of(unit));
+    let piece = (exchanged.slot_bytes() / unit * unit).max(unit).min(total.next_multiple_of(unit));
     let pieces = Pieces { total, piece };
     let content = |first, second| Content::divided(pieces, ranks, first, second);
     let gets_sum = |rank: usize| exchanged.sent(0, rank) > 0;

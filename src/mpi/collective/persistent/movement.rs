@@ -20,19 +20,15 @@ use crate::mpi::progress::drive;
 use crate::runtime::collectives::{Advance, PersistentCollective};
 use crate::sync::AtomicU64;
 use crate::transport::copy::{copy, prefetch, prefetch_to_write};
-use crate::transport::crossing::{Stores, copy_in, copy_out};
+use crate::transport::crossing::{Stores, copy_in, copy_out, second_level_cache};
 use crate::transport::datatype::Combine;
 use crate::transport::datatype::element::reduction;
 use crate::transport::shm::{self, Scratch};
 
 /// Most processes of a communicator that has schedules. Each reads what all others publish.
 const RANKS_MAX: u32 = 64;
-/// Bytes of all rings together, as long as slots have a length in [`SLOT`]. Rings that exceed
-/// second-level caches are faster: a writer finds the slots in the third level, and not in the
-/// reader's second one.
-const RINGS: usize = 1024 * 1024;
 /// Least and most bytes of a slot of long contents: pieces for all others together.
-const SLOT: RangeInclusive<usize> = 16 * 1024..=32 * 1024;
+const SLOT: RangeInclusive<usize> = 16 * 1024..=128 * 1024;
 /// Pieces are multiples of a cache line, and so of every element.
 pub(super) const LINE: usize = 64;
 
@@ -93,10 +89,10 @@ pub(super) fn part(buffer: *const c_void, size: usize, from: i64, count: i64) ->
 }
 
 /// What a process tells the others: whether it can, the call, the reduction, whether it would
-/// divide reductions, its node, then the bytes to each and from each.
+/// divide reductions, its second-level cache, its node, then the bytes to each and from each.
 const HEAD: usize = NODE.end;
 /// Where the node is.
-const NODE: Range<usize> = 4..7;
+const NODE: Range<usize> = 5..8;
 
 /// Lengths and terms of all processes.
 pub(super) struct Exchanged {
@@ -117,6 +113,7 @@ impl Exchanged {
                 movement.call,
                 code,
                 divided::is_wanted().into(),
+                second_level_cache() as u64,
             ]);
             mine[NODE].copy_from_slice(&shm::node().unwrap_or_default());
             for at in 0..ranks {
@@ -140,6 +137,16 @@ impl Exchanged {
     /// Whether all processes would divide reductions.
     pub(super) fn all_divide(&self) -> bool {
         (0..self.ranks).all(|rank| self.of_rank(rank)[3] != 0)
+    }
+
+    /// Bytes of a slot of long contents. The rings that a process reads exceed its second-level
+    /// cache: then their writers find the slots in the third level, and need not take them away
+    /// from the reader.
+    pub(super) fn slot_bytes(&self) -> usize {
+        let cache = (0..self.ranks).map(|rank| self.of_rank(rank)[4] as usize).max();
+        let others = (self.ranks - 1).max(1);
+        let slot = cache.unwrap_or(0) / (others * DEPTH);
+        slot.next_multiple_of(LINE).clamp(*SLOT.start(), *SLOT.end())
     }
 
     /// The nodes of all processes.
@@ -203,11 +210,6 @@ impl Exchanged {
     }
 }
 
-/// Bytes of a slot of long contents.
-pub(super) fn slot_bytes(ranks: usize) -> usize {
-    (RINGS / (ranks * DEPTH)).clamp(*SLOT.start(), *SLOT.end())
-}
-
 /// Memory for the rings of all processes, of which this one's are present: its own, if it publishes
 /// something, and those that it takes from. Collective.
 pub(super) fn memory(
@@ -264,7 +266,7 @@ pub(super) fn set_up(
     let parts = if movement.is_same { 1 } else { (exchanged.ranks - 1).max(1) };
     let mut piece = longest;
     if parts * longest > INLINE {
-        let room = (slot_bytes(exchanged.ranks) / parts).max(LINE) / LINE * LINE;
+        let room = (exchanged.slot_bytes() / parts).max(LINE) / LINE * LINE;
         piece = longest.next_multiple_of(LINE).min(room);
     }
     let piece = piece.max(1);

@@ -79,15 +79,15 @@ impl Word {
 }
 
 /// Collects what processes of a node publish.
-struct Collector<'a> {
-    outgoing: &'a Outgoing,
+struct Collector<'a, 'b> {
+    outgoing: &'a Outgoing<'b>,
     /// This process passes on what it collects.
     is_first: bool,
     records: Vec<u8>,
     word: Word,
 }
 
-impl Work for Collector<'_> {
+impl Work for Collector<'_, '_> {
     fn write(&mut self, _: Content, draft: &Draft<'_>) {
         draft.write(0, &self.outgoing.data);
     }

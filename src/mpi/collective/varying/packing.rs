@@ -1,11 +1,13 @@
 //! What a process publishes of its data, and blocks on their way between nodes.
 
+use std::slice::from_raw_parts;
+
 use smallvec::SmallVec;
 
-use crate::collective::Content;
+use crate::collective::{Content, Draft};
 use crate::mpi::abi::sys::*;
 use crate::mpi::collective::communicators::Communicator;
-use crate::mpi::collective::exchanges::{PerRank, number};
+use crate::mpi::collective::exchanges::number;
 use crate::mpi::collective::message::Elements;
 use crate::mpi::collective::single_copy;
 
@@ -31,31 +33,118 @@ impl Length {
     }
 }
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
 /// Data of a content, or their absence.
 pub(super) type Data = SmallVec<[u8; 64]>;
 
 /// What a process publishes.
-pub(super) struct Outgoing {
+pub(super) struct Outgoing<'a> {
     pub(super) content: Content,
     pub(super) data: Data,
+    /// Blocks in the application's buffers, and where they go in the content.
+    dense: SmallVec<[(usize, &'a [u8]); 4]>,
 }
 
-impl Outgoing {
+impl<'a> Outgoing<'a> {
     /// `None` for the data: they are too long.
     pub(super) fn new(code: u32, data: Option<Data>) -> Self {
-        let length = if data.is_some() { Length::Short } else { Length::Long };
-        let code = code | (length as u32) << Length::NOTE;
-        let data = data.unwrap_or_default();
-        Outgoing { content: Content { bytes: data.len() as u32, code }, data }
+        let content = Content { bytes: data.as_ref().map_or(0, Data::len) as u32, code };
+        let is_long = data.is_none();
+        let outgoing = Outgoing { content, data: data.unwrap_or_default(), dense: SmallVec::new() };
+        if is_long { outgoing.with(Length::Long) } else { outgoing }
+    }
+
+    /// A single block of at most `room` bytes.
+    ///
+    /// # Safety
+    /// The application may read the block, as long as this lives.
+    pub(super) unsafe fn single(code: u32, block: &Elements, room: usize, comm: MPI_Comm) -> Self {
+        let mut outgoing = Self::new(code, Some(Data::new()));
+        if block.bytes > room {
+            return outgoing.with(Length::Long);
+        }
+        // SAFETY: the contract of this function.
+        unsafe { outgoing.add(0, block, comm) };
+        outgoing.content.bytes = block.bytes as u32;
+        outgoing
+    }
+
+    /// A block for each other process: a table with the offset and the length of each, and the
+    /// data.
+    ///
+    /// # Safety
+    /// The application may read the blocks, as long as this lives.
+    pub(super) unsafe fn all(
+        code: u32,
+        own: &Communicator,
+        blocks: &[Elements],
+        comm: MPI_Comm,
+    ) -> Self {
+        let others = || (0..own.ranks()).filter(|rank| *rank != own.me());
+        let table = blocks.len().saturating_sub(1) * 8;
+        let mut outgoing = Self::new(code, Some(Data::from_elem(0, table)));
+        let all = others().try_fold(0, |all: usize, rank| {
+            let bytes = blocks[rank as usize].bytes.checked_next_multiple_of(8)?;
+            all.checked_add(bytes).filter(|all| *all <= own.content_max())
+        });
+        // Long data begin at a cache line.
+        let begin = if all.is_some_and(|all| all < LINE) { table } else { LINE.max(table) };
+        let end = all.map(|all| begin + all).filter(|end| *end <= own.content_max());
+        let Some(end) = end else { return outgoing.with(Length::Long) };
+        let mut at = begin;
+        for rank in others() {
+            let (block, entry) = (&blocks[rank as usize], number(rank, own.me()) * 8);
+            outgoing.data[entry..][..4].copy_from_slice(&(at as u32).to_ne_bytes());
+            outgoing.data[entry + 4..][..4].copy_from_slice(&(block.bytes as u32).to_ne_bytes());
+            // SAFETY: the contract of this function.
+            unsafe { outgoing.add(at, block, comm) };
+            at += block.bytes.next_multiple_of(8);
+        }
+        outgoing.content.bytes = end as u32;
+        outgoing
+    }
+
+    /// Adds a block at an offset.
+    ///
+    /// # Safety
+    /// The application may read the block, as long as this lives.
+    unsafe fn add(&mut self, at: usize, block: &Elements, comm: MPI_Comm) {
+        if block.bytes == 0 {
+            return;
+        }
+        if let Some(base) = block.dense() {
+            // SAFETY: the contract of this function.
+            return self.dense.push((at, unsafe { from_raw_parts(base, block.bytes) }));
+        }
+        self.data.resize(at + block.bytes, 0);
+        // SAFETY: the contract of this function.
+        unsafe { block.copy_to(&mut self.data[at..], comm) };
+    }
+
+    /// Says how long the data are.
+    fn with(mut self, length: Length) -> Self {
+        self.content.code &= (1 << Length::NOTE) - 1;
+        self.content.code |= (length as u32) << Length::NOTE;
+        if length != Length::Short {
+            (self.content.bytes, self.data) = (0, Data::new());
+            self.dense.clear();
+        }
+        self
     }
 
     /// The data are of these blocks.
-    pub(super) fn of(mut self, blocks: &[Elements]) -> Self {
-        if blocks.iter().any(|block| block.bytes > single_copy::BYTES_MAX) {
-            self.content.code &= (1 << Length::NOTE) - 1;
-            self.content.code |= (Length::AtHost as u32) << Length::NOTE;
+    pub(super) fn of(self, blocks: &[Elements]) -> Self {
+        match blocks.iter().any(|block| block.bytes > single_copy::BYTES_MAX) {
+            true => self.with(Length::AtHost),
+            false => self,
         }
-        self
+    }
+
+    pub(super) fn write(&self, draft: &Draft<'_>) {
+        draft.write(0, &self.data);
+        self.dense.iter().for_each(|(at, block)| draft.write(*at, block));
     }
 
     pub(super) fn length(&self) -> Length {
@@ -65,38 +154,6 @@ impl Outgoing {
     pub(super) fn is_long(&self) -> bool {
         self.length() != Length::Short
     }
-}
-
-/// A block for each other process: a table with the offset and the length of each, and the data.
-/// `None`: they are too long.
-///
-/// # Safety
-/// The application may read the blocks.
-pub(super) unsafe fn pack_all(
-    own: &Communicator,
-    blocks: &[Elements],
-    comm: MPI_Comm,
-) -> Option<Data> {
-    let others = || (0..own.ranks()).filter(|rank| *rank != own.me());
-    let mut at = blocks.len().saturating_sub(1) * 8;
-    let mut table = PerRank::<usize>::new();
-    for rank in others() {
-        table.push(at);
-        at = at.checked_add(blocks[rank as usize].bytes.checked_next_multiple_of(8)?)?;
-        if at > own.content_max() {
-            return None;
-        }
-    }
-    let mut data = Data::from_elem(0, at);
-    for (rank, at) in others().zip(table) {
-        let block = &blocks[rank as usize];
-        let entry = number(rank, own.me()) * 8;
-        data[entry..][..4].copy_from_slice(&(at as u32).to_ne_bytes());
-        data[entry + 4..][..4].copy_from_slice(&(block.bytes as u32).to_ne_bytes());
-        // SAFETY: the contract of this function.
-        unsafe { block.copy_to(&mut data[at..][..block.bytes], comm) };
-    }
-    Some(data)
 }
 
 /// A block on its way between processes of several nodes. Records lie behind one another. Empty
