@@ -19,7 +19,7 @@ pub mod sim;
 #[cfg(target_arch = "x86_64")]
 mod streaming;
 #[cfg_attr(not(feature = "host"), allow(dead_code))]
-mod trials;
+pub(crate) mod trials;
 
 pub use agreement::Proposal;
 pub(crate) use copy::{copy, expect_several_threads};

@@ -15,7 +15,7 @@ const INTERVAL_MAX: u32 = 512;
 
 /// The ways by number, and the trial of them, which has `TURNS` turns of each.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Trials<const WAYS: usize, const TURNS: u32 = EACH> {
+pub(crate) struct Trials<const WAYS: usize, const TURNS: u32 = EACH> {
     best: usize,
     /// Least times of the trial, in picoseconds per byte.
     least: [u64; WAYS],
@@ -26,7 +26,7 @@ pub(super) struct Trials<const WAYS: usize, const TURNS: u32 = EACH> {
 
 /// How to take a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(crate) enum Turn {
     /// In the best way.
     Best(usize),
     /// In the way on trial: its time is to be noted.
@@ -37,14 +37,14 @@ impl<const WAYS: usize, const TURNS: u32> Trials<WAYS, TURNS> {
     const TRIAL: u32 = TURNS * WAYS as u32;
 
     /// `best`: what is used until the first trial.
-    pub(super) const fn new(best: usize) -> Self {
+    pub(crate) const fn new(best: usize) -> Self {
         let (left, interval) = (INTERVAL_MIN + Self::TRIAL, INTERVAL_MIN);
         Trials { best, least: [u64::MAX; WAYS], left, interval }
     }
 
     /// The next turn.
     #[inline]
-    pub(super) fn next(&mut self) -> Turn {
+    pub(crate) fn next(&mut self) -> Turn {
         self.left -= 1;
         if self.left >= Self::TRIAL {
             return Turn::Best(self.best);
@@ -62,14 +62,14 @@ impl<const WAYS: usize, const TURNS: u32> Trials<WAYS, TURNS> {
     /// Notes the time of a turn on trial. At the end of a trial, returns the least times of all
     /// ways, in picoseconds per byte; [`settle`](Self::settle) says what follows from them.
     #[cold]
-    pub(super) fn note(&mut self, way: usize, took: Duration, bytes: usize) -> Option<[u64; WAYS]> {
+    pub(crate) fn note(&mut self, way: usize, took: Duration, bytes: usize) -> Option<[u64; WAYS]> {
         let took = took.as_nanos() as u64 * 1000 / bytes as u64;
         self.least[way] = took.max(1).min(self.least[way]);
         (self.left == 0).then_some(self.least)
     }
 
     /// Ends a trial.
-    pub(super) fn settle(&mut self, best: usize) {
+    pub(crate) fn settle(&mut self, best: usize) {
         let interval = (2 * self.interval).min(INTERVAL_MAX);
         self.interval = if best == self.best { interval } else { INTERVAL_MIN };
         *self = Trials {

@@ -253,6 +253,17 @@ static void mismatch(MPI_Comm comm, int me, int size)
         code = MPI_Alltoall(in, n, MPI_BYTE, out, n, MPI_BYTE, comm);
         EXPECT(class_of(code) == (me == 0 ? MPI_ERR_TRUNCATE : MPI_ERR_OTHER),
                "alltoall: class %d", class_of(code));
+        /* A block that is shorter than its place is not reported, as by the host. */
+        int counts[2] = {n, n}, places[2] = {0, n};
+        int wanted = me == 0 ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
+        memset(out, 3, 8 * (size_t)N);
+        code = MPI_Gatherv(in, n, MPI_BYTE, out, counts, places, MPI_BYTE, 0, comm);
+        EXPECT(class_of(code) == wanted && out[2 * N] == 3, "gatherv: class %d", class_of(code));
+        code = MPI_Scatterv(in, counts, places, MPI_BYTE, out, n, MPI_BYTE, 1, comm);
+        EXPECT(class_of(code) == wanted && out[2 * N] == 3, "scatterv: class %d", class_of(code));
+        code = MPI_Alltoallv(in, counts, places, MPI_BYTE, out, counts, places, MPI_BYTE, comm);
+        EXPECT(class_of(code) == wanted, "alltoallv: class %d", class_of(code));
+        EXPECT(me != 0 || out[2 * N] == 3, "a block that is too short was overrun");
         code = MPI_Allreduce(in, out, n, MPI_BYTE, MPI_BOR, comm);
         EXPECT(class_of(code) == MPI_ERR_TRUNCATE, "allreduce: class %d", class_of(code));
         code = MPI_Reduce(in, out, 8 * n, MPI_BYTE, MPI_BOR, 0, comm);

@@ -105,6 +105,7 @@ const PARTS: &[(&str, &[&str])] = &[
             "transport/crossing",
             "transport/datatype",
             "transport/shm",
+            "transport/trials",
         ],
     ),
     (

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use hashbrown::HashMap;
 
 use super::nodes::Nodes;
+use super::single_copy::Help;
 use super::{endings, limits, single_copy};
 use crate::collective::{
     Board, BoardShape, Buffers, Content, InBlock, Mismatch, Position, RANKS_MAX, Run, Schedule,
@@ -208,6 +209,8 @@ pub(super) struct Communicator {
     crowded: bool,
     /// The processes' memory, if all can reach that of all others.
     attached: Option<PeerMemory>,
+    /// Whether this process helps others to copy when it is the root.
+    help: Help,
 }
 
 /// Looks before a collective waits like other calls.
@@ -274,6 +277,7 @@ impl Communicator {
             since_progress: 0,
             crowded: false,
             attached: None,
+            help: Help::NEW,
         };
         own.crowded = own.is_any(oversubscribed());
         Ok(own)
@@ -328,6 +332,10 @@ impl Communicator {
     /// The processes' memory. All processes have it, or none.
     pub(super) fn attached(&self) -> Option<&PeerMemory> {
         self.attached.as_ref()
+    }
+
+    pub(super) fn help(&mut self) -> &mut Help {
+        &mut self.help
     }
 
     /// Runs a collective on the [block](Self::block), as [`run_on`](Self::run_on).

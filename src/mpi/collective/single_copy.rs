@@ -2,17 +2,18 @@
 //! buffer of the process that has it to that of the process that gets it.
 //!
 //! Each process publishes on the board where its blocks are. Those that get data read them there.
-//! Between a root and the others, both ends copy: the root would have nothing else to do. Another
-//! collective of the board follows, so that nobody returns while others use its buffer.
+//! Between a root and the others, both ends copy if that is faster: the root would have nothing
+//! else to do. Another collective of the board follows, so that nobody returns while others use its
+//! buffer.
 
 mod folds;
 
 use std::cmp::Ordering;
-use std::io;
 use std::slice::from_raw_parts;
+use std::time::{Duration, Instant};
 
 pub(super) use self::folds::{Operand, allreduce, reduce, reduce_scatter};
-use super::communicators::{Collective, Communicator};
+use super::communicators::{Collective, Communicator, bytes_of};
 use super::exchanges::{Blocks, PerRank};
 use super::serve::{assemble, code, differs};
 use crate::collective::schedule::FLAT_MAX;
@@ -20,6 +21,8 @@ use crate::collective::{Content, Draft, Mismatch, Published, Work};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
 use crate::runtime::progress::sweep_from_hook;
+use crate::transport::shm::Direction;
+use crate::transport::trials::{Trials, Turn};
 
 /// Note of the contents: what is announced is longer than what passes in pieces.
 const NOTE: u32 = 0xffff << 16;
@@ -46,27 +49,23 @@ pub(super) fn serves(own: &Communicator, block: usize) -> bool {
 struct Span {
     address: u64,
     bytes: u64,
+    /// Of a root's block: the part of the other process.
+    share: u64,
 }
 
 impl Span {
-    const BYTES: usize = 2 * 8;
+    const BYTES: usize = 3 * 8;
 
     fn of((base, bytes): (*mut u8, usize)) -> Self {
-        Span { address: base as u64, bytes: bytes as u64 }
+        Span { address: base as u64, bytes: bytes as u64, share: 0 }
     }
 
-    fn encode(self) -> [u8; Self::BYTES] {
-        let (mut all, [address, bytes]) =
-            ([0; Self::BYTES], [self.address, self.bytes].map(u64::to_ne_bytes));
-        all[..8].copy_from_slice(&address);
-        all[8..].copy_from_slice(&bytes);
-        all
+    fn words(self) -> [u64; 3] {
+        [self.address, self.bytes, self.share]
     }
 
-    fn decode(all: [u8; Self::BYTES]) -> Self {
-        let [address, bytes] =
-            [0, 8].map(|at| u64::from_ne_bytes(std::array::from_fn(|byte| all[at + byte])));
-        Span { address, bytes }
+    fn of_words([address, bytes, share]: [u64; 3]) -> Self {
+        Span { address, bytes, share }
     }
 }
 
@@ -97,16 +96,17 @@ struct Announced<'a, M> {
 impl<M: Fn(u32) -> Span> Work for Announced<'_, M> {
     fn write(&mut self, _: Content, draft: &Draft<'_>) {
         for peer in 0..self.found.len() {
-            draft.write(peer * Span::BYTES, &(self.mine)(peer as u32).encode());
+            let mut words = (self.mine)(peer as u32).words();
+            draft.write(peer * Span::BYTES, bytes_of(&mut words));
         }
     }
 
     fn collect(&mut self, from: u32, published: &Published<'_>) -> Option<Mismatch> {
         let mismatch = self.called.mismatch(published.content);
         if mismatch.is_none() {
-            let mut span = [0; Span::BYTES];
-            published.read_part(self.me as usize * Span::BYTES, &mut span);
-            self.found[from as usize] = Span::decode(span);
+            let mut words = [0u64; 3];
+            published.read_part(self.me as usize * Span::BYTES, bytes_of(&mut words));
+            self.found[from as usize] = Span::of_words(words);
         }
         mismatch
     }
@@ -133,14 +133,27 @@ fn announce(
     }
 }
 
-/// Transfers bytes in chunks, and makes progress in between. `part` gets the first byte and the
-/// number of a chunk.
-fn in_chunks(bytes: usize, part: impl Fn(usize, usize) -> io::Result<()>) -> Result<(), Fault> {
+/// Copies bytes at `there` in process `peer` to or from `here`, in chunks, and makes progress in
+/// between.
+///
+/// # Safety
+/// There are so many bytes at `here`, and the other process expects what is written there.
+unsafe fn copy(
+    own: &Communicator,
+    (direction, peer): (Direction, u32),
+    there: u64,
+    here: *mut u8,
+    bytes: usize,
+) -> Result<(), Fault> {
+    let Some(attached) = own.attached() else { return Ok(()) };
     for at in (0..bytes).step_by(CHUNK) {
         if at > 0 {
             sweep_from_hook();
         }
-        if let Err(error) = part(at, CHUNK.min(bytes - at)) {
+        let (there, here) = (there + at as u64, here.wrapping_add(at));
+        // SAFETY: within the caller's bytes.
+        let copied = unsafe { attached.copy(direction, peer, there, here, CHUNK.min(bytes - at)) };
+        if let Err(error) = copied {
             log::error!(
                 "cross-memory attach in a collective failed: {error}; with MPIX_RMA_CMA=off, long \
                  collectives are left to the host"
@@ -154,42 +167,6 @@ fn in_chunks(bytes: usize, part: impl Fn(usize, usize) -> io::Result<()>) -> Res
     Ok(())
 }
 
-/// Reads bytes of process `from`.
-///
-/// # Safety
-/// `to` is valid for so many bytes.
-unsafe fn read(
-    own: &Communicator,
-    from: u32,
-    address: u64,
-    to: *mut u8,
-    bytes: usize,
-) -> Result<(), Fault> {
-    let Some(attached) = own.attached() else { return Ok(()) };
-    in_chunks(bytes, |at, part| {
-        // SAFETY: within the caller's bytes.
-        unsafe { attached.read(from, address + at as u64, to.wrapping_add(at), part) }
-    })
-}
-
-/// Writes bytes to process `to`, which expects them.
-///
-/// # Safety
-/// `from` is valid for so many bytes.
-unsafe fn write(
-    own: &Communicator,
-    to: u32,
-    address: u64,
-    from: *const u8,
-    bytes: usize,
-) -> Result<(), Fault> {
-    let Some(attached) = own.attached() else { return Ok(()) };
-    in_chunks(bytes, |at, part| {
-        // SAFETY: within the caller's bytes.
-        unsafe { attached.write(to, address + at as u64, from.wrapping_add(at), part) }
-    })
-}
-
 /// The direction of data between a root and the others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Toward {
@@ -197,11 +174,63 @@ enum Toward {
     Others,
 }
 
+/// Whether a root better helps to copy, as its times say. Between near processors a scatter takes
+/// half as long then, and between distant ones up to 1.4 times.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Help([Trials<2>; 2]);
+
+/// The ways of [`Help`].
+const HELPS: usize = 1;
+
+impl Help {
+    pub(super) const NEW: Help = Help([Trials::new(HELPS); 2]);
+}
+
+/// A call in which the root may help.
+struct Helped {
+    toward: Toward,
+    turn: Turn,
+    begin: Option<Instant>,
+}
+
+impl Helped {
+    /// Begins a call of the root.
+    fn begin(own: &mut Communicator, toward: Toward, bytes: usize) -> Option<Self> {
+        let is_suited = !own.is_crowded() && bytes / own.ranks() as usize >= SHARE_MIN;
+        let turn = is_suited.then(|| own.help().0[toward as usize].next())?;
+        Some(Helped { toward, turn, begin: None })
+    }
+
+    fn helps(&self) -> bool {
+        let (Turn::Best(way) | Turn::Trial(way)) = self.turn;
+        way == HELPS
+    }
+
+    /// The processes have come.
+    #[allow(clippy::disallowed_methods, reason = "only to learn which way is faster")]
+    fn meet(&mut self) {
+        self.begin = matches!(self.turn, Turn::Trial(_)).then(Instant::now);
+    }
+
+    /// Ends the call, in which blocks had so many bytes.
+    fn end(self, own: &mut Communicator, bytes: usize) {
+        const FAILED: Duration = Duration::from_secs(1);
+        if let Turn::Trial(way) = self.turn {
+            let took = self.begin.map_or(FAILED, |begin| begin.elapsed());
+            let trials = &mut own.help().0[self.toward as usize];
+            if let Some(least) = trials.note(way, took, bytes) {
+                trials.settle(if least[HELPS] <= least[1 - HELPS] { HELPS } else { 1 - HELPS });
+            }
+        }
+    }
+}
+
 /// Bytes of a block that its process copies; the root copies those behind. As many for each of
-/// them, unless ranks share cores.
-fn own_share(own: &Communicator, bytes: usize) -> usize {
-    let share = (bytes / own.ranks() as usize) & !63;
-    if own.is_crowded() || share < SHARE_MIN { bytes } else { bytes - share }
+/// them, if the root helps.
+fn own_share(ranks: u32, helped: Option<&Helped>, bytes: usize) -> usize {
+    let share = (bytes / ranks as usize) & !63;
+    let helps = helped.is_some_and(Helped::helps) && share >= SHARE_MIN;
+    if helps { bytes - share } else { bytes }
 }
 
 /// Moves blocks between the root and the others. `block` says where the block of a process is in
@@ -215,13 +244,42 @@ unsafe fn rooted(
     toward: Toward,
     block: impl Fn(u32) -> (*mut u8, usize),
 ) -> Result<(), Fault> {
-    let (me, is_root) = (own.me(), own.me() == root);
+    let (me, ranks) = (own.me(), own.ranks());
+    let others = (0..ranks).filter(|peer| me == root && *peer != me);
+    let longest = others.map(|peer| block(peer).1).max().unwrap_or(0);
+    let mut helped = Helped::begin(own, toward, longest);
+    // SAFETY: the contract of this function.
+    let done = unsafe { rooted_with(own, (root, code), toward, &mut helped, block) };
+    if let Some(helped) = helped {
+        helped.end(own, longest);
+    }
+    done
+}
+
+/// # Safety
+/// As [`rooted`].
+unsafe fn rooted_with(
+    own: &mut Communicator,
+    (root, code): (u32, u32),
+    toward: Toward,
+    helped: &mut Option<Helped>,
+    block: impl Fn(u32) -> (*mut u8, usize),
+) -> Result<(), Fault> {
+    let (me, ranks, is_root) = (own.me(), own.ranks(), own.me() == root);
     let receives = is_root == (toward == Toward::Root);
     let block_with = |peer: u32| block(if is_root { peer } else { me });
     let which = (Collective::AnnouncedGather { root }, code);
-    let found = announce(own, which, |peer| Span::of(block_with(peer))).map_err(differing)?;
+    let span = |peer| {
+        let block = block_with(peer);
+        let share = own_share(ranks, helped.as_ref(), block.1) as u64;
+        Span { share, ..Span::of(block) }
+    };
+    let found = announce(own, which, span).map_err(differing)?;
+    if let Some(helped) = helped {
+        helped.meet();
+    }
     let mut done = Ok(());
-    for peer in (0..own.ranks()).filter(|peer| (*peer != root) == is_root && *peer != me) {
+    for peer in (0..ranks).filter(|peer| (*peer != root) == is_root && *peer != me) {
         let ((here, mine), there) = (block_with(peer), found[peer as usize]);
         let theirs = there.bytes as usize;
         let (sent, room) = if receives { (theirs, mine) } else { (mine, theirs) };
@@ -231,16 +289,14 @@ unsafe fn rooted(
             }
             continue;
         }
-        let share = own_share(own, sent);
-        let (from, to) = if is_root { (share, sent) } else { (0, share) };
-        let (here, there) = (here.wrapping_add(from), there.address + from as u64);
-        // SAFETY: within the blocks at both ends (contract of this function).
-        let moved = unsafe {
-            match receives {
-                true => read(own, peer, there, here, to - from),
-                false => write(own, peer, there, here, to - from),
-            }
+        let (from, to) = match is_root {
+            true => (own_share(ranks, helped.as_ref(), mine).min(sent), sent),
+            false => (0, sent.min(there.share as usize)),
         };
+        let (here, there) = (here.wrapping_add(from), there.address + from as u64);
+        let direction = if receives { Direction::Read } else { Direction::Write };
+        // SAFETY: within the blocks at both ends (contract of this function).
+        let moved = unsafe { copy(own, (direction, peer), there, here, to - from) };
         done = done.and(moved);
     }
     announce(own, which, |_| Span::default()).map_err(differing)?;
@@ -339,7 +395,7 @@ unsafe fn exchange_all(
         let taken = match refusal(code, bytes, room) {
             Some(mismatch) => Err(differing(mismatch)),
             // SAFETY: the contract of this function; the block is no longer than its place.
-            None => unsafe { read(own, from, place.address, to, bytes) },
+            None => unsafe { copy(own, (Direction::Read, from), place.address, to, bytes) },
         };
         done = done.and(taken);
     }

@@ -161,7 +161,8 @@ impl Call<'_> {
         let me = own.me();
         // SAFETY: the contract of this function.
         let sources = Stage::new(me, self.send, |block| unsafe { Staged::source(block, comm) });
-        let sinks = Stage::new(me, self.receive, Staged::sink);
+        let mut sinks = Stage::new(me, self.receive, Staged::sink);
+        sinks.close();
         let which = (self.which[1], self.code);
         // SAFETY: the contract of this function; what is staged lives as long as its owner.
         unsafe {
@@ -185,24 +186,27 @@ struct Stage {
 impl Stage {
     /// Those of a block for each process, without the own one, or of the only block.
     fn new(me: u32, blocks: &[Elements], stage: impl Fn(&Elements) -> Staged) -> Self {
-        let is_kept = |rank: usize| blocks.len() > 1 && rank == me as usize;
-        // The host would have served the call if this were not a mistake of this process alone:
-        // others refuse a block that is so long, and send nothing for such a place.
-        let is_packed = |block: &Elements| block.bytes <= single_copy::BYTES_MAX;
-        let staged: PerRank<Option<Staged>> = blocks
-            .iter()
-            .enumerate()
-            .map(|(rank, block)| {
-                let suits = !is_kept(rank) && (block.dense().is_some() || is_packed(block));
-                suits.then(|| stage(block))
-            })
-            .collect();
-        let place = |(rank, (staged, block)): (usize, (&Option<Staged>, &Elements))| match staged {
-            Some(staged) => (staged.base(), block.bytes),
-            None => (null_mut(), if is_kept(rank) { 0 } else { block.bytes }),
-        };
-        let places = staged.iter().zip(blocks).enumerate().map(place).collect();
-        Stage { staged, places }
+        let mut all = Stage { staged: PerRank::new(), places: PerRank::new() };
+        for (rank, block) in blocks.iter().enumerate() {
+            let is_kept = blocks.len() > 1 && rank == me as usize;
+            // A longer one cannot be packed. Only a mistake of this process leads here with such a
+            // block, and the other process refuses it.
+            let is_suited = block.dense().is_some() || block.bytes <= single_copy::BYTES_MAX;
+            let staged = (!is_kept && is_suited).then(|| stage(block));
+            let base = staged.as_ref().map_or(null_mut(), Staged::base);
+            all.places.push((base, if is_kept { 0 } else { block.bytes }));
+            all.staged.push(staged);
+        }
+        all
+    }
+
+    /// Has blocks refused that have no place.
+    fn close(&mut self) {
+        for ((_, bytes), staged) in self.places.iter_mut().zip(&self.staged) {
+            if staged.is_none() {
+                *bytes = 0;
+            }
+        }
     }
 
     fn blocks(&self) -> Blocks<'_> {

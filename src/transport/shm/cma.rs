@@ -12,8 +12,9 @@ use crate::transport::copy::{copy, is_slow_by_string};
 /// Pieces of one system call (UIO_MAXIOV).
 const CALL_PIECES: usize = 1024;
 
+/// Where cross-memory attach copies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
+pub enum Direction {
     /// From this process to the other one.
     Write,
     /// From the other process to this one.

@@ -63,6 +63,7 @@ pub mod tags;
 pub mod window_memory;
 
 pub use bootstrap::{Alone, Bootstrap, Memory, node};
+pub use cma::Direction;
 pub use counters::{APART as COUNTERS_APART, Counter, CounterStep, CounterTable, RaisedBefore};
 pub use peer_memory::PeerMemory;
 pub use process::{is_rung, take_rung};

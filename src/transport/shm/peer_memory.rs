@@ -30,34 +30,22 @@ impl PeerMemory {
         records().all(reads).then(|| PeerMemory { pids: records().map(|(pid, _)| pid).collect() })
     }
 
-    /// Reads `len` bytes at `address` in process `rank`.
+    /// Copies `len` bytes at `there` in process `rank` to or from `here`.
     ///
     /// # Errors
     /// The kernel refuses, or the process has no such memory.
     ///
     /// # Safety
-    /// `to` is valid for `len` bytes.
-    pub unsafe fn read(&self, rank: u32, address: u64, to: *mut u8, len: usize) -> io::Result<()> {
-        // SAFETY: the contract of this function.
-        unsafe { cma::transfer(Direction::Read, self.pids[rank as usize], to, address, len) }
-    }
-
-    /// Writes `len` bytes to `address` in process `rank`.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    ///
-    /// # Safety
-    /// `from` is valid for `len` bytes, and the other process expects the write.
-    pub unsafe fn write(
+    /// `here` is valid for `len` bytes, and the other process expects what is written there.
+    pub unsafe fn copy(
         &self,
+        direction: Direction,
         rank: u32,
-        address: u64,
-        from: *const u8,
+        there: u64,
+        here: *mut u8,
         len: usize,
     ) -> io::Result<()> {
-        let (pid, from) = (self.pids[rank as usize], from.cast_mut());
-        // SAFETY: the contract of this function; a write changes nothing at `from`.
-        unsafe { cma::transfer(Direction::Write, pid, from, address, len) }
+        // SAFETY: the contract of this function; a write changes nothing at `here`.
+        unsafe { cma::transfer(direction, self.pids[rank as usize], here, there, len) }
     }
 }

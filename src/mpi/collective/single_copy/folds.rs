@@ -3,13 +3,14 @@
 
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
-use super::{Span, announce, differing, mismatch, read, write};
+use super::{Span, announce, copy, differing, mismatch};
 use crate::collective::Mismatch;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
 use crate::mpi::collective::communicators::{Collective, Communicator, bytes_of};
 use crate::mpi::collective::exchanges::PerRank;
 use crate::mpi::collective::serve::{assemble, differs};
+use crate::transport::shm::Direction;
 
 /// Bytes of operands that are folded at a time.
 const FOLDED: usize = 64 << 10;
@@ -107,7 +108,7 @@ impl Fold<'_> {
         let read_of = |rank: u32, to: &mut [u8]| {
             let address = self.found[rank as usize].address + at as u64;
             // SAFETY: the slice has room for the bytes.
-            unsafe { read(own, rank, address, to.as_mut_ptr(), bytes) }
+            unsafe { copy(own, (Direction::Read, rank), address, to.as_mut_ptr(), bytes) }
         };
         // Not in the place of the own operand, if another one comes first.
         let in_place = matches!(output, Output::Here(output) if output.cast_const() == self.mine);
@@ -150,7 +151,7 @@ impl Fold<'_> {
             },
             // SAFETY: the other process has room for the elements (contract of `run`).
             Output::At(rank, address) => unsafe {
-                write(own, rank, address + at as u64, sum.as_ptr(), bytes)
+                copy(own, (Direction::Write, rank), address + at as u64, sum.as_mut_ptr(), bytes)
             },
         }
     }
@@ -207,8 +208,9 @@ pub(in crate::mpi::collective) unsafe fn allreduce(
     for rank in (1..ranks).map(|step| (me + step) % ranks) {
         let (first, bytes) = part(rank);
         let address = sums[rank as usize].address;
+        let to = output.wrapping_add(first);
         // SAFETY: within the output; its process has folded the part.
-        let taken = unsafe { read(own, rank, address, output.wrapping_add(first), bytes) };
+        let taken = unsafe { copy(own, (Direction::Read, rank), address, to, bytes) };
         done = done.and(taken);
     }
     assemble(own).and(done)
