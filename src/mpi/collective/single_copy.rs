@@ -186,7 +186,7 @@ impl Help {
     pub(super) const NEW: Help = Help([Trials::new(HELPS); 2]);
 }
 
-/// A call in which the root may help.
+/// A call whose root may help, in the root.
 struct Helped {
     toward: Toward,
     turn: Turn,
@@ -256,6 +256,8 @@ unsafe fn rooted(
     done
 }
 
+/// The same, in a call that is helped or not.
+///
 /// # Safety
 /// As [`rooted`].
 unsafe fn rooted_with(

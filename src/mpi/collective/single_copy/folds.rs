@@ -53,16 +53,17 @@ enum Output {
 }
 
 /// What a process folds, once it has learned where the operands are.
-struct Fold<'a> {
+struct Fold {
     /// The operands of the others, from the elements on that this process folds.
-    found: &'a [Span],
-    /// The same of this process's operand.
+    found: PerRank<Span>,
+    /// The first byte of these elements, and their place in this process's operand.
+    first: usize,
     mine: *const u8,
     bytes: usize,
     extent: usize,
 }
 
-impl Fold<'_> {
+impl Fold {
     /// Folds the elements, from the last rank to the first. `fold` reduces its first argument into
     /// its second, as the left operand.
     ///
@@ -161,13 +162,13 @@ fn differing_operands(mismatch: Mismatch) -> Fault {
     differs(mismatch, MPI_ERR_TRUNCATE, MPI_ERR_OP)
 }
 
-/// Announces the operand: to each process from the elements on that it folds. Returns those of the
-/// others. If lengths differ, all processes see that.
+/// Announces the operand: to each process from the elements on that it folds, as `part` says.
+/// Returns what this one folds. If lengths differ, all processes see that.
 fn share(
     own: &mut Communicator,
     operand: Operand,
     part: impl Fn(u32) -> Part,
-) -> Result<PerRank<Span>, Fault> {
+) -> Result<Fold, Fault> {
     let which = (Collective::Exchange, operand.code);
     // The bytes are those of all elements.
     let span = |peer| Span::of((operand.base.cast_mut().wrapping_add(part(peer).0), operand.bytes));
@@ -175,10 +176,11 @@ fn share(
     let others = (0..own.ranks()).filter(|rank| *rank != own.me());
     let differing =
         others.filter_map(|rank| mismatch(found[rank as usize].bytes as usize, operand.bytes));
-    match { differing }.next() {
-        Some(mismatch) => Err(differing_operands(mismatch)),
-        None => Ok(found),
+    if let Some(mismatch) = { differing }.next() {
+        return Err(differing_operands(mismatch));
     }
+    let ((first, bytes), extent) = (part(own.me()), operand.extent);
+    Ok(Fold { found, first, mine: operand.base.wrapping_add(first), bytes, extent })
 }
 
 /// Reduces operands to all processes: each folds a part of the elements, and then reads the parts
@@ -195,15 +197,12 @@ pub(in crate::mpi::collective) unsafe fn allreduce(
 ) -> Result<(), Fault> {
     let (me, ranks) = (own.me(), own.ranks());
     let part = |rank| operand.even_part(rank, ranks);
-    let found = share(own, operand, part)?;
-    let (first, bytes) = part(me);
-    let (mine, extent) = (operand.base.wrapping_add(first), operand.extent);
-    let sum = output.wrapping_add(first);
-    let folding = Fold { found: &found, mine, bytes, extent };
+    let folding = share(own, operand, part)?;
+    let sum = output.wrapping_add(folding.first);
     // SAFETY: the contract of this function. Other processes read other elements.
     let mut done = unsafe { folding.run(own, Output::Here(sum), fold) };
     let which = (Collective::Exchange, operand.code);
-    let sums = announce(own, which, |_| Span::of((sum, bytes))).map_err(differing)?;
+    let sums = announce(own, which, |_| Span::of((sum, folding.bytes))).map_err(differing)?;
     // Not all from the same process at a time.
     for rank in (1..ranks).map(|step| (me + step) % ranks) {
         let (first, bytes) = part(rank);
@@ -227,24 +226,22 @@ pub(in crate::mpi::collective) unsafe fn reduce(
     output: *mut u8,
     fold: impl Fn(&[u8], &mut [u8]),
 ) -> Result<(), Fault> {
-    let (me, ranks) = (own.me(), own.ranks());
+    let (is_root, ranks) = (own.me() == root, own.ranks());
     let part = |rank| operand.even_part(rank, ranks);
-    let found = share(own, operand, part)?;
-    let place = |peer: u32| match me == root {
+    let folding = share(own, operand, part)?;
+    let place = |peer: u32| match is_root {
         true => Span::of((output.wrapping_add(part(peer).0), part(peer).1)),
         false => Span::default(),
     };
     let which = (Collective::Exchange, operand.code);
     let places = announce(own, which, place).map_err(differing)?;
-    let (first, bytes) = part(me);
-    let (mine, extent) = (operand.base.wrapping_add(first), operand.extent);
-    let to = match me == root {
-        true => Output::Here(output.wrapping_add(first)),
+    let to = match is_root {
+        true => Output::Here(output.wrapping_add(folding.first)),
         false => Output::At(root, places[root as usize].address),
     };
     // SAFETY: the contract of this function. Nobody else reads these elements of the root, or
     // writes them.
-    let done = unsafe { Fold { found: &found, mine, bytes, extent }.run(own, to, fold) };
+    let done = unsafe { folding.run(own, to, fold) };
     assemble(own).and(done)
 }
 
@@ -265,15 +262,13 @@ pub(in crate::mpi::collective) unsafe fn reduce_scatter(
         let (before, from) = lengths.split_at(rank as usize);
         operand.part(before.iter().sum(), from[0])
     };
-    let found = share(own, operand, part)?;
-    let (first, bytes) = part(own.me());
-    let (mine, extent) = (operand.base.wrapping_add(first), operand.extent);
+    let folding = share(own, operand, part)?;
+    let bytes = folding.bytes;
     // In place, others read the operand where the result goes.
     let in_place = operand.base == output.cast_const();
     let room = if in_place { bytes } else { 0 };
     let mut sum = vec![0u128; room.div_ceil(size_of::<u128>())];
     let to = if in_place { bytes_of(&mut sum).as_mut_ptr() } else { output };
-    let folding = Fold { found: &found, mine, bytes, extent };
     // SAFETY: the contract of this function; the sum has room.
     let done = unsafe { folding.run(own, Output::Here(to), fold) };
     assemble(own).and(done)?;
