@@ -11,6 +11,7 @@
 //! page (Zen 3), as buffers of the C library and pages of shared memory are. So the reader copies
 //! by registers.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -86,9 +87,13 @@ impl Stores {
 /// Bytes of a processor's second-level cache, as the system says, or a usual number.
 pub(crate) fn second_level_cache() -> usize {
     const USUAL: usize = 1024 * 1024;
-    // SAFETY: it only looks up a number.
-    let bytes = unsafe { libc::sysconf(libc::_SC_LEVEL2_CACHE_SIZE) };
-    usize::try_from(bytes).ok().filter(|bytes| *bytes > 0).unwrap_or(USUAL)
+    // Older C libraries ask the processor each time, which is slow in virtual machines.
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        // SAFETY: it only looks up a number.
+        let bytes = unsafe { libc::sysconf(libc::_SC_LEVEL2_CACHE_SIZE) };
+        usize::try_from(bytes).ok().filter(|bytes| *bytes > 0).unwrap_or(USUAL)
+    })
 }
 
 /// Copies `len` bytes to memory that another process will read. They do not overlap. A release

@@ -68,8 +68,15 @@ impl<const WAYS: usize, const TURNS: u32> Trials<WAYS, TURNS> {
         (self.left == 0).then_some(self.least)
     }
 
+    /// Ends a trial: the way of the least time is the best, which this returns.
+    pub(crate) fn settle_for_least(&mut self, least: [u64; WAYS]) -> usize {
+        let best = (0..WAYS).min_by_key(|way| least[*way]).unwrap_or(0);
+        self.settle(best);
+        best
+    }
+
     /// Ends a trial.
-    pub(crate) fn settle(&mut self, best: usize) {
+    pub(super) fn settle(&mut self, best: usize) {
         let interval = (2 * self.interval).min(INTERVAL_MAX);
         self.interval = if best == self.best { interval } else { INTERVAL_MIN };
         *self = Trials {
@@ -123,8 +130,7 @@ impl<const WAYS: usize> SharedTrials<WAYS> {
         let took = turn(next);
         let Turn::Trial(way) = next else { return };
         if let Some(least) = trials.note(way, took, bytes) {
-            let best = (0..WAYS).min_by_key(|way| least[*way]).unwrap_or(way);
-            trials.settle(best);
+            let best = trials.settle_for_least(least);
             self.best.store(best, Relaxed);
             self.until_trial.store(trials.take_best(), Relaxed);
         }

@@ -62,7 +62,7 @@ struct Plan {
 
 /// How blocks move.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Means {
+enum Means {
     /// By the board, in pieces.
     Pieces,
     /// From buffer to buffer.

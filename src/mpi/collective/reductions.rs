@@ -11,7 +11,7 @@ use std::slice::{from_raw_parts, from_raw_parts_mut};
 pub(super) use self::distribution::{reduce_scatter, reduce_scatter_block};
 use super::calls::pass;
 use super::communicators::{Collective, Communicator, bytes_of};
-use super::exchanges::{Means, valid_root};
+use super::exchanges::valid_root;
 use super::limits::Row;
 use super::message::Typed;
 use super::nodes::{self, Nodes};
@@ -22,9 +22,8 @@ use crate::collective::schedule::FLAT_MAX;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::sys::*;
-use crate::mpi::datatype::{Predefined, is_defined, predefined, reduction_of};
+use crate::mpi::datatype::{Predefined, predefined, reduction_of};
 use crate::transport::datatype::Combine;
-use crate::transport::datatype::element::reduction;
 
 /// Most bytes of an operand among more than a few processes, which pass it along a tree.
 const TREE_BYTES_MAX: usize = 2048;
@@ -43,6 +42,15 @@ struct Operation {
     /// How elements are reduced. `None`: by a function of the application, which sees all of them
     /// at once.
     combine: Option<Combine>,
+}
+
+/// How operands are reduced here.
+#[derive(Clone, Copy)]
+enum Means {
+    /// By the board, in pieces.
+    Pieces,
+    /// From buffer to buffer.
+    SingleCopy(Combine),
 }
 
 /// Who can reduce.
@@ -72,14 +80,12 @@ impl Reducer {
                 _ => Reducer::Wrong,
             };
         };
-        let operation = |code, combine| Operation { datatype, op, known, code, combine };
+        let ours = |code, combine| Reducer::Ours(Operation { datatype, op, known, code, combine });
         match reduction_of(op) {
-            Some(reduction::REPLACE | reduction::NO_OP) => Reducer::Wrong,
-            Some(code) if is_defined(code, known) && known.supports(code) => {
-                Reducer::Ours(operation(u32::from(code.0), Some(known.combine(code))))
-            }
-            Some(_) => Reducer::Wrong,
-            None if is_user(op) => Reducer::Ours(operation(USER, None)),
+            Some(code) => known
+                .combine(code)
+                .map_or(Reducer::Wrong, |combine| ours(u32::from(code.0), Some(combine))),
+            None if is_user(op) => ours(USER, None),
             None => Reducer::Wrong,
         }
     }
@@ -110,14 +116,13 @@ impl Operation {
         if (1..=max / self.extent()).contains(&count) {
             return Some(Means::Pieces);
         }
-        let bytes = count.checked_mul(self.extent()).filter(|_| !self.is_users())?;
-        single_copy::serves(own, bytes).then_some(Means::SingleCopy)
+        let (combine, bytes) = (self.combine?, count.checked_mul(self.extent())?);
+        single_copy::serves(own, bytes).then_some(Means::SingleCopy(combine))
     }
 
     /// So many elements at `base`, for a reduction from buffer to buffer.
-    fn operand(&self, code: u32, base: *const u8, count: usize) -> Operand {
-        let (code, extent, bytes) = (code + self.code, self.extent(), self.span(count));
-        Operand { code, base, count, extent, bytes }
+    fn operand(&self, code: u32, base: *const u8, count: usize, combine: Combine) -> Operand {
+        Operand { code: code + self.code, base, count, bytes: self.span(count), combine }
     }
 
     /// Reduces the first operand into the second, as the left one.
@@ -215,6 +220,18 @@ impl Operands {
             Reducer::Host => Ok(None),
             Reducer::Wrong => Err(Failed::Wrong),
         }
+    }
+
+    /// The same with the means that reduce so many elements.
+    fn served(
+        &self,
+        own: &Communicator,
+        row: Row,
+    ) -> Result<Option<(Operation, usize, Means)>, Failed> {
+        let with_means = |(operation, count): (Operation, usize)| {
+            Some((operation, count, operation.means(own, row, count)?))
+        };
+        Ok(self.operation()?.and_then(with_means))
     }
 
     /// The same for a reduction of several nodes.
@@ -333,8 +350,7 @@ pub(super) unsafe fn allreduce(
     // SAFETY: the contract of this function.
     let across = |own: &mut Nodes| unsafe { allreduce_across(own, all) };
     let ours = |own: &mut Communicator| {
-        let Some((operation, count)) = all.operation()? else { return Ok(Served::AtHost) };
-        let Some(means) = operation.means(own, Row::Allreduce, count) else {
+        let Some((operation, count, means)) = all.served(own, Row::Allreduce)? else {
             return Ok(Served::AtHost);
         };
         let input = operand(all.sendbuf, all.recvbuf).ok_or(Failed::Wrong)?;
@@ -344,10 +360,9 @@ pub(super) unsafe fn allreduce(
         unsafe {
             match means {
                 Means::Pieces => operation.run(own, which, input, Some(output), count)?,
-                Means::SingleCopy => {
-                    let operand = operation.operand(code::ALLREDUCE, input, count);
-                    let fold = |from: &[u8], to: &mut [u8]| operation.fold(from, to);
-                    single_copy::allreduce(own, operand, output, fold)?;
+                Means::SingleCopy(combine) => {
+                    let operand = operation.operand(code::ALLREDUCE, input, count, combine);
+                    single_copy::allreduce(own, operand, output)?;
                 }
             }
         }
@@ -367,8 +382,7 @@ pub(super) unsafe fn reduce(
     // SAFETY: the contract of this function.
     let across = |own: &mut Nodes| unsafe { reduce_to_node(own, all, root) };
     let ours = |own: &mut Communicator| {
-        let Some((operation, count)) = all.operation()? else { return Ok(Served::AtHost) };
-        let Some(means) = operation.means(own, Row::Reduce, count) else {
+        let Some((operation, count, means)) = all.served(own, Row::Reduce)? else {
             return Ok(Served::AtHost);
         };
         let root = valid_root(own, root).ok_or(Failed::Wrong)?;
@@ -380,10 +394,9 @@ pub(super) unsafe fn reduce(
         unsafe {
             match means {
                 Means::Pieces => operation.run(own, which, input, output, count)?,
-                Means::SingleCopy => {
-                    let operand = operation.operand(code::REDUCE, input, count);
-                    let fold = |from: &[u8], to: &mut [u8]| operation.fold(from, to);
-                    single_copy::reduce(own, root, operand, all.recvbuf.cast(), fold)?;
+                Means::SingleCopy(combine) => {
+                    let operand = operation.operand(code::REDUCE, input, count, combine);
+                    single_copy::reduce(own, root, operand, all.recvbuf.cast())?;
                 }
             }
         }
@@ -446,9 +459,10 @@ pub(super) unsafe fn scan(
         false => ("MPI_Exscan", code::EXSCAN),
     };
     let ours = |own: &mut Communicator| {
-        let Some((operation, count)) = all.operation()? else { return Ok(Served::AtHost) };
-        let means = operation.means(own, Row::Scan, count);
-        if own.ranks() > FLAT_MAX || means != Some(Means::Pieces) {
+        let Some((operation, count, Means::Pieces)) = all.served(own, Row::Scan)? else {
+            return Ok(Served::AtHost);
+        };
+        if own.ranks() > FLAT_MAX {
             return Ok(Served::AtHost);
         }
         // The first process gets no exclusive result, but may have its operand in that place.

@@ -219,7 +219,7 @@ impl Helped {
             let took = self.begin.map_or(FAILED, |begin| begin.elapsed());
             let trials = &mut own.help().0[self.toward as usize];
             if let Some(least) = trials.note(way, took, bytes) {
-                trials.settle(if least[HELPS] <= least[1 - HELPS] { HELPS } else { 1 - HELPS });
+                trials.settle_for_least(least);
             }
         }
     }
@@ -333,7 +333,7 @@ pub(super) unsafe fn exchange(
     // SAFETY: the contract of this function.
     unsafe {
         match which {
-            Collective::Gather { root } => {
+            Collective::Gather { root } | Collective::AnnouncedGather { root } => {
                 let blocks = if own.me() == root { receive } else { send };
                 rooted(own, (root, code), Toward::Root, |rank| blocks.piece(rank, 0, usize::MAX))
             }

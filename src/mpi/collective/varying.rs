@@ -27,18 +27,13 @@ pub(super) use self::trials::Trials;
 
 /// How a call moves its blocks.
 struct Call<'a> {
-    /// The collective of short blocks, and that of long ones.
-    which: [Collective; 2],
+    which: Collective,
     code: u32,
     /// The blocks by processes, or the only one.
     send: &'a [Elements],
     receive: &'a [Elements],
     /// What is received takes the place of what is sent.
     in_place: bool,
-    /// The process whose word counts, if its data are too long. `None`: that of any.
-    decider: Option<u32>,
-    /// How the host serves it.
-    at_host: Served,
 }
 
 /// The collective of short blocks.
@@ -62,7 +57,7 @@ impl Work for Round<'_, '_> {
     fn collect(&mut self, from: u32, published: &Published<'_>) -> Option<Mismatch> {
         let length = Length::of(published.content);
         if length != Length::Short {
-            match self.call.decider.is_none_or(|decider| decider == from) {
+            match self.call.is_decided_by(from) {
                 true => self.length = self.length.max(length),
                 // Only the root reads this. It may have a long place for them.
                 false => self.is_longer |= self.length == Length::Short,
@@ -102,7 +97,26 @@ impl Work for Round<'_, '_> {
 impl Call<'_> {
     /// A content has a block for each other process.
     fn parts(&self) -> bool {
-        !matches!(self.which[0], Collective::AnnouncedGather { .. })
+        !matches!(self.which, Collective::AnnouncedGather { .. })
+    }
+
+    /// The root.
+    fn root(&self) -> Option<u32> {
+        match self.which {
+            Collective::AnnouncedGather { root } | Collective::Scatter { root } => Some(root),
+            _ => None,
+        }
+    }
+
+    /// Whether the word of a process counts, if its data are too long: the root's, or without a
+    /// root that of any.
+    fn is_decided_by(&self, rank: u32) -> bool {
+        self.root().is_none_or(|root| root == rank)
+    }
+
+    /// How the host serves it. Without a root, each process has heard of all others.
+    fn at_host(&self) -> Served {
+        if self.root().is_some() { Served::AtHost } else { Served::Assembled }
     }
 
     /// The place of the block that comes from a process.
@@ -125,11 +139,10 @@ impl Call<'_> {
         comm: MPI_Comm,
     ) -> Result<Served, Failed> {
         let (me, content) = (own.me(), outgoing.content);
-        let counts = self.decider.is_none_or(|decider| decider == me);
-        let length = if counts { outgoing.length() } else { Length::Short };
+        let length = if self.is_decided_by(me) { outgoing.length() } else { Length::Short };
         let mut round =
             Round { me, call: &self, outgoing, received: Vec::new(), length, is_longer: false };
-        if let (_, Some(mismatch)) = own.run_with(self.which[0], content, &mut round) {
+        if let (_, Some(mismatch)) = own.run_with(self.which, content, &mut round) {
             return Err(differs(mismatch, MPI_ERR_OTHER, MPI_ERR_OTHER).into());
         }
         let longer = || differs(Mismatch::Longer, MPI_ERR_OTHER, MPI_ERR_OTHER);
@@ -141,8 +154,8 @@ impl Call<'_> {
                 unsafe { self.run_long(own, comm)? };
                 return Ok(Served::Done);
             }
-            (_, false) => return Ok(self.at_host),
-            (_, true) => return Err(Failed::AfterHost(self.at_host, longer())),
+            (_, false) => return Ok(self.at_host()),
+            (_, true) => return Err(Failed::AfterHost(self.at_host(), longer())),
         }
         for (from, data) in &round.received {
             if let Some(place) = self.place(*from) {
@@ -163,7 +176,7 @@ impl Call<'_> {
         let sources = Stage::new(me, self.send, |block| unsafe { Staged::source(block, comm) });
         let mut sinks = Stage::new(me, self.receive, Staged::sink);
         sinks.close();
-        let which = (self.which[1], self.code);
+        let which = (self.which, self.code);
         // SAFETY: the contract of this function; what is staged lives as long as its owner.
         unsafe {
             single_copy::exchange(own, which, sources.blocks(), sinks.blocks())?;
@@ -316,22 +329,21 @@ pub(super) unsafe fn gatherv<C: Number, D: Number>(
         let root = valid_root(own, root).ok_or(Failed::Wrong)?;
         let (me, room) = (own.me(), own.content_max());
         let (from, to) = arguments(me, own.ranks())?;
-        let (code, at_host) = (code::GATHERV, Served::AtHost);
+        let code = code::GATHERV;
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe {
             let outgoing = match from.filter(|_| me != root) {
                 Some(from) => Outgoing::single(code, &from, room, comm),
                 // The own block does not travel.
                 None => {
-                    let is_short = |rank: usize| rank == me as usize || to[rank].bytes <= room;
-                    let is_short = (0..to.len()).all(is_short);
+                    let fits = |rank: usize| rank == me as usize || to[rank].bytes <= room;
+                    let is_short = (0..to.len()).all(fits);
                     Outgoing::new(code, is_short.then(Data::new)).of(&to)
                 }
             };
-            let which = [Collective::AnnouncedGather { root }, Collective::Gather { root }];
+            let which = Collective::AnnouncedGather { root };
             let send = if me == root { &[] } else { from.as_slice() };
-            let (in_place, decider) = (false, Some(root));
-            let call = Call { which, code, send, receive: &to, in_place, decider, at_host };
+            let call = Call { which, code, send, receive: &to, in_place: false };
             let served = call.run(own, outgoing, comm)?;
             Ok(keep(served, from.as_ref(), to.get(me as usize), comm))
         }
@@ -384,17 +396,16 @@ pub(super) unsafe fn scatterv<C: Number, D: Number>(
         let root = valid_root(own, root).ok_or(Failed::Wrong)?;
         let me = own.me();
         let (from, to) = arguments(me, own.ranks())?;
-        let (code, at_host) = (code::SCATTERV, Served::AtHost);
+        let code = code::SCATTERV;
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe {
             let outgoing = match me == root {
                 true => Outgoing::all(code, own, &from, comm).of(&from),
                 false => Outgoing::new(code, Some(Data::new())),
             };
-            let which = [Collective::Scatter { root }; 2];
+            let which = Collective::Scatter { root };
             let receive = if me == root { &[] } else { to.as_slice() };
-            let (in_place, decider) = (false, Some(root));
-            let call = Call { which, code, send: &from, receive, in_place, decider, at_host };
+            let call = Call { which, code, send: &from, receive, in_place: false };
             let served = call.run(own, outgoing, comm)?;
             Ok(keep(served, from.get(me as usize), to.as_ref(), comm))
         }
@@ -445,13 +456,13 @@ unsafe fn exchange(
     };
     let ours = |own: &mut Communicator| {
         let (from, to) = arguments(own.ranks())?;
-        let (me, code, at_host) = (own.me(), code::ALLTOALLV, Served::Assembled);
+        let (me, code) = (own.me(), code::ALLTOALLV);
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe {
             let send = from.as_ref().unwrap_or(&to);
             let outgoing = Outgoing::all(code, own, send, comm).of(send);
-            let (which, decider) = ([Collective::Exchange; 2], None);
-            let call = Call { which, code, send, receive: &to, in_place, decider, at_host };
+            let which = Collective::Exchange;
+            let call = Call { which, code, send, receive: &to, in_place };
             let served = call.run(own, outgoing, comm)?;
             let kept = from.as_ref().and_then(|from| from.get(me as usize));
             Ok(keep(served, kept, to.get(me as usize), comm))

@@ -43,9 +43,13 @@ pub(crate) fn unnamed(combiner: c_int, size: u64) -> Option<&'static Predefined>
 }
 
 impl Predefined {
-    /// How elements are reduced.
-    pub(crate) fn combine(&self, reduction: Reduction) -> Combine {
-        Combine { element: self.element, reduction, extent: self.extent, foreign: reduce }
+    /// How a collective reduces elements. `None`: MPI does not define it.
+    pub(crate) fn combine(&self, reduction: Reduction) -> Option<Combine> {
+        let is_combined = ![reduction::REPLACE, reduction::NO_OP].contains(&reduction)
+            && is_defined(reduction, self)
+            && self.supports(reduction);
+        let (element, extent) = (self.element, self.extent);
+        is_combined.then_some(Combine { element, reduction, extent, foreign: reduce })
     }
 }
 

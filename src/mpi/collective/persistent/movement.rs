@@ -15,14 +15,13 @@ use crate::collective::steps::{Content, DEPTH, INLINE, Mover, Pieces, Plan, Ring
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
 use crate::mpi::collective::communicators::{Carrier, bytes_of};
-use crate::mpi::datatype::{is_defined, predefined, reduction_of};
+use crate::mpi::datatype::{predefined, reduction_of};
 use crate::mpi::progress::drive;
 use crate::runtime::collectives::{Advance, PersistentCollective};
 use crate::sync::AtomicU64;
 use crate::transport::copy::{copy, prefetch, prefetch_to_write};
 use crate::transport::crossing::{Stores, copy_in, copy_out, second_level_cache};
 use crate::transport::datatype::Combine;
-use crate::transport::datatype::element::reduction;
 use crate::transport::shm::{self, Scratch};
 
 /// Most processes of a communicator that has schedules. Each reads what all others publish.
@@ -67,13 +66,8 @@ pub(super) fn dense(datatype: MPI_Datatype) -> Option<usize> {
 /// How elements are reduced. `None`: by a function of the application, or MPI does not define it.
 pub(super) fn combine(datatype: MPI_Datatype, op: MPI_Op) -> Option<Combine> {
     let known = predefined(datatype).filter(|known| known.is_dense())?;
-    let op = reduction_of(op).filter(|op| {
-        ![reduction::REPLACE, reduction::NO_OP].contains(op)
-            && is_defined(*op, known)
-            && known.supports(*op)
-    })?;
     dense(datatype)?;
-    Some(known.combine(op))
+    known.combine(reduction_of(op)?)
 }
 
 /// Elements of a buffer, from the `from`-th on.
@@ -139,9 +133,9 @@ impl Exchanged {
         (0..self.ranks).all(|rank| self.of_rank(rank)[3] != 0)
     }
 
-    /// Bytes of a slot of long contents. The rings that a process reads exceed its second-level
-    /// cache: then their writers find the slots in the third level, and need not take them away
-    /// from the reader.
+    /// Bytes of a slot of long contents. The rings that a process reads are together as large as a
+    /// second-level cache: then their writers find most slots in the third level, and need not take
+    /// them away from the reader.
     pub(super) fn slot_bytes(&self) -> usize {
         let cache = (0..self.ranks).map(|rank| self.of_rank(rank)[4] as usize).max();
         let others = (self.ranks - 1).max(1);

@@ -4,13 +4,13 @@ use std::ffi::c_int;
 use std::ptr::copy_nonoverlapping;
 use std::slice::from_raw_parts;
 
-use super::{Operands, Operation, Reducer, operand};
+use super::{Means, Operands, Operation, Reducer, operand};
 use crate::collective::schedule::FLAT_MAX;
 use crate::collective::{Content, Draft, Mismatch, Published, Work};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
 use crate::mpi::collective::communicators::{Collective, Communicator, bytes_of};
-use crate::mpi::collective::exchanges::{Means, PerRank, list, number};
+use crate::mpi::collective::exchanges::{PerRank, list, number};
 use crate::mpi::collective::limits::Row;
 use crate::mpi::collective::message::Number;
 use crate::mpi::collective::serve::{Failed, Host, Served, code, differs, serve};
@@ -188,10 +188,9 @@ unsafe fn reduce_scatter_by(
         unsafe {
             match means {
                 Means::Pieces => distribute(own, &operation, &lengths, input, output)?,
-                Means::SingleCopy => {
-                    let operand = operation.operand(code::REDUCE_SCATTER, input, total);
-                    let fold = |from: &[u8], to: &mut [u8]| operation.fold(from, to);
-                    single_copy::reduce_scatter(own, operand, &lengths, output, fold)?;
+                Means::SingleCopy(combine) => {
+                    let operand = operation.operand(code::REDUCE_SCATTER, input, total, combine);
+                    single_copy::reduce_scatter(own, operand, &lengths, output)?;
                 }
             }
         }

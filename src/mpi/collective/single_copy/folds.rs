@@ -1,7 +1,7 @@
 //! Reductions of long operands: each process folds a part of the elements, and reads that part of
 //! the operands of the others in their buffers.
 
-use std::slice::{from_raw_parts, from_raw_parts_mut};
+use std::slice::from_raw_parts_mut;
 
 use super::{Span, announce, copy, differing, mismatch};
 use crate::collective::Mismatch;
@@ -10,6 +10,7 @@ use crate::mpi::abi::sys::*;
 use crate::mpi::collective::communicators::{Collective, Communicator, bytes_of};
 use crate::mpi::collective::exchanges::PerRank;
 use crate::mpi::collective::serve::{assemble, differs};
+use crate::transport::datatype::Combine;
 use crate::transport::shm::Direction;
 
 /// Bytes of operands that are folded at a time.
@@ -22,19 +23,25 @@ pub(in crate::mpi::collective) struct Operand {
     pub(in crate::mpi::collective) code: u32,
     pub(in crate::mpi::collective) base: *const u8,
     pub(in crate::mpi::collective) count: usize,
-    /// Bytes from one element to the next, and from the first to the last.
-    pub(in crate::mpi::collective) extent: usize,
+    /// Bytes from the first element to the last.
     pub(in crate::mpi::collective) bytes: usize,
+    /// How elements are reduced. That is commutative.
+    pub(in crate::mpi::collective) combine: Combine,
 }
 
 /// First byte, and number of bytes, of some of the elements.
 type Part = (usize, usize);
 
 impl Operand {
+    /// Bytes from one element to the next.
+    fn extent(&self) -> usize {
+        usize::from(self.combine.extent)
+    }
+
     fn part(&self, first: usize, count: usize) -> Part {
         // The last element has no padding behind it.
-        let padding = self.count * self.extent - self.bytes;
-        (first * self.extent, (count * self.extent).saturating_sub(padding))
+        let padding = self.count * self.extent() - self.bytes;
+        (first * self.extent(), (count * self.extent()).saturating_sub(padding))
     }
 
     /// The elements that process `rank` of `ranks` folds, if all fold as many.
@@ -60,32 +67,27 @@ struct Fold {
     first: usize,
     mine: *const u8,
     bytes: usize,
-    extent: usize,
+    combine: Combine,
 }
 
 impl Fold {
-    /// Folds the elements, from the last rank to the first. `fold` reduces its first argument into
-    /// its second, as the left operand.
+    /// Folds the elements, from the last rank to the first.
     ///
     /// # Safety
     /// There are so many bytes at `mine`, and room for them at the output, which no other process
     /// reads, and which is the same or does not overlap `mine`.
-    unsafe fn run(
-        &self,
-        own: &mut Communicator,
-        output: Output,
-        fold: impl Fn(&[u8], &mut [u8]),
-    ) -> Result<(), Fault> {
+    unsafe fn run(&self, own: &mut Communicator, output: Output) -> Result<(), Fault> {
         let mut room = std::mem::take(own.memory());
         let words = 2 * FOLDED / size_of::<u128>();
         room.resize(room.len().max(words), 0);
         let (theirs, apart) = bytes_of(&mut room).split_at_mut(FOLDED);
-        let step = FOLDED / self.extent * self.extent;
+        let extent = usize::from(self.combine.extent);
+        let step = FOLDED / extent * extent;
         let folded = (0..self.bytes).step_by(step).try_for_each(|at| {
             let bytes = step.min(self.bytes - at);
             let (theirs, apart) = (&mut theirs[..bytes], &mut apart[..bytes]);
             // SAFETY: the contract of this function.
-            unsafe { self.run_at(own, at, output, theirs, apart, &fold) }
+            unsafe { self.run_at(own, at, output, theirs, apart) }
         });
         *own.memory() = room;
         folded
@@ -102,7 +104,6 @@ impl Fold {
         output: Output,
         theirs: &mut [u8],
         apart: &mut [u8],
-        fold: impl Fn(&[u8], &mut [u8]),
     ) -> Result<(), Fault> {
         let (me, last, bytes) = (own.me(), own.ranks() - 1, theirs.len());
         let mine = self.mine.wrapping_add(at);
@@ -121,8 +122,11 @@ impl Fold {
             }
             _ => (apart, false),
         };
-        // SAFETY: within the elements, and not used where the sum is in their place.
-        let fold_own = |sum: &mut [u8]| fold(unsafe { from_raw_parts(mine, bytes) }, sum);
+        let fold = |operand: *const u8, sum: &mut [u8]| {
+            // SAFETY: whole elements, elsewhere than the sum: the own operand is not folded where
+            // the sum is in its place.
+            unsafe { self.combine.apply(operand, sum.as_mut_ptr(), bytes) };
+        };
         let mut others = last;
         if me != last {
             read_of(last, sum)?;
@@ -133,14 +137,14 @@ impl Fold {
             // The operations are commutative, so that the own operand need not be copied.
             others = last - 1;
             read_of(others, sum)?;
-            fold_own(sum);
+            fold(mine, sum);
         }
         for rank in (0..others).rev() {
             if rank == me {
-                fold_own(sum);
+                fold(mine, sum);
             } else {
                 read_of(rank, theirs)?;
-                fold(theirs, sum);
+                fold(theirs.as_ptr(), sum);
             }
         }
         match output {
@@ -179,8 +183,9 @@ fn share(
     if let Some(mismatch) = { differing }.next() {
         return Err(differing_operands(mismatch));
     }
-    let ((first, bytes), extent) = (part(own.me()), operand.extent);
-    Ok(Fold { found, first, mine: operand.base.wrapping_add(first), bytes, extent })
+    let (first, bytes) = part(own.me());
+    let (mine, combine) = (operand.base.wrapping_add(first), operand.combine);
+    Ok(Fold { found, first, mine, bytes, combine })
 }
 
 /// Reduces operands to all processes: each folds a part of the elements, and then reads the parts
@@ -193,14 +198,13 @@ pub(in crate::mpi::collective) unsafe fn allreduce(
     own: &mut Communicator,
     operand: Operand,
     output: *mut u8,
-    fold: impl Fn(&[u8], &mut [u8]),
 ) -> Result<(), Fault> {
     let (me, ranks) = (own.me(), own.ranks());
     let part = |rank| operand.even_part(rank, ranks);
     let folding = share(own, operand, part)?;
     let sum = output.wrapping_add(folding.first);
     // SAFETY: the contract of this function. Other processes read other elements.
-    let mut done = unsafe { folding.run(own, Output::Here(sum), fold) };
+    let mut done = unsafe { folding.run(own, Output::Here(sum)) };
     let which = (Collective::Exchange, operand.code);
     let sums = announce(own, which, |_| Span::of((sum, folding.bytes))).map_err(differing)?;
     // Not all from the same process at a time.
@@ -224,7 +228,6 @@ pub(in crate::mpi::collective) unsafe fn reduce(
     root: u32,
     operand: Operand,
     output: *mut u8,
-    fold: impl Fn(&[u8], &mut [u8]),
 ) -> Result<(), Fault> {
     let (is_root, ranks) = (own.me() == root, own.ranks());
     let part = |rank| operand.even_part(rank, ranks);
@@ -241,7 +244,7 @@ pub(in crate::mpi::collective) unsafe fn reduce(
     };
     // SAFETY: the contract of this function. Nobody else reads these elements of the root, or
     // writes them.
-    let done = unsafe { folding.run(own, to, fold) };
+    let done = unsafe { folding.run(own, to) };
     assemble(own).and(done)
 }
 
@@ -256,7 +259,6 @@ pub(in crate::mpi::collective) unsafe fn reduce_scatter(
     operand: Operand,
     lengths: &[usize],
     output: *mut u8,
-    fold: impl Fn(&[u8], &mut [u8]),
 ) -> Result<(), Fault> {
     let part = |rank: u32| {
         let (before, from) = lengths.split_at(rank as usize);
@@ -270,7 +272,7 @@ pub(in crate::mpi::collective) unsafe fn reduce_scatter(
     let mut sum = vec![0u128; room.div_ceil(size_of::<u128>())];
     let to = if in_place { bytes_of(&mut sum).as_mut_ptr() } else { output };
     // SAFETY: the contract of this function; the sum has room.
-    let done = unsafe { folding.run(own, Output::Here(to), fold) };
+    let done = unsafe { folding.run(own, Output::Here(to)) };
     assemble(own).and(done)?;
     if in_place {
         // SAFETY: the contract of this function.

@@ -89,7 +89,7 @@ struct Collector<'a, 'b> {
 
 impl Work for Collector<'_, '_> {
     fn write(&mut self, _: Content, draft: &Draft<'_>) {
-        draft.write(0, &self.outgoing.data);
+        self.outgoing.write(draft);
     }
 
     fn collect(&mut self, _: u32, published: &Published<'_>) -> Option<Mismatch> {

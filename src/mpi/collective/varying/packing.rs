@@ -22,10 +22,8 @@ pub(super) enum Length {
 }
 
 impl Length {
-    const NOTE: u32 = 16;
-
     pub(super) fn of(content: Content) -> Self {
-        match content.code >> Self::NOTE {
+        match content.note() {
             0 => Length::Short,
             1 => Length::Long,
             _ => Length::AtHost,
@@ -125,8 +123,7 @@ impl<'a> Outgoing<'a> {
 
     /// Says how long the data are.
     fn with(mut self, length: Length) -> Self {
-        self.content.code &= (1 << Length::NOTE) - 1;
-        self.content.code |= (length as u32) << Length::NOTE;
+        self.content.code = self.content.kind() | (length as u32) << 16;
         if length != Length::Short {
             (self.content.bytes, self.data) = (0, Data::new());
             self.dense.clear();
