@@ -631,4 +631,7 @@ int PMPIX_Get_version(int *major, int *minor, int *patch);
 }
 #endif
 
+/* MPIX_Win_order in line */
+#include "mpix_inline.h"
+
 #endif /* MPIX_RMA_H */

@@ -112,26 +112,36 @@ static PROCESS: Process = Process {
 
 /// The window and target that are known to be in order, since the call of `MPIX_Win_order` before
 /// found them so and nothing has happened since that could change it. Unused under
-/// `MPI_THREAD_MULTIPLE`.
-static IN_ORDER: (AtomicU64, AtomicU32) = (AtomicU64::new(NO_HANDLE), AtomicU32::new(0));
+/// `MPI_THREAD_MULTIPLE`. The function in `mpix_rma.h` that stands for the call reads it, so the
+/// layout is part of the interface.
+#[repr(C)]
+struct InOrder {
+    window: AtomicU64,
+    target: AtomicU32,
+}
+
+// SAFETY: no other symbol of this name exists, and the header only reads it.
+#[unsafe(export_name = "mpix_rma_in_order")]
+static IN_ORDER: InOrder = InOrder { window: AtomicU64::new(NO_HANDLE), target: AtomicU32::new(0) };
 
 /// Whether operations to the target of the window are known to be in order.
 #[inline(always)]
 pub(crate) fn is_in_order(window: HostHandle, target: Rank) -> bool {
-    IN_ORDER.0.load(Ordering::Relaxed) == window.0 && IN_ORDER.1.load(Ordering::Relaxed) == target
+    IN_ORDER.window.load(Ordering::Relaxed) == window.0
+        && IN_ORDER.target.load(Ordering::Relaxed) == target
 }
 
 /// Notes that they are, until [`forget_order`] or [`enter`] is called.
 #[inline(always)]
 pub(crate) fn note_order(window: HostHandle, target: Rank) {
-    IN_ORDER.0.store(window.0, Ordering::Relaxed);
-    IN_ORDER.1.store(target, Ordering::Relaxed);
+    IN_ORDER.window.store(window.0, Ordering::Relaxed);
+    IN_ORDER.target.store(target, Ordering::Relaxed);
 }
 
 /// Called before anything that needs a new order, or that may change which calls are allowed.
 #[inline(always)]
 pub(crate) fn forget_order() {
-    IN_ORDER.0.store(NO_HANDLE, Ordering::Relaxed);
+    IN_ORDER.window.store(NO_HANDLE, Ordering::Relaxed);
 }
 
 /// The right of one thread to use the process's state. Not `Send`.

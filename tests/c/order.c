@@ -4,6 +4,8 @@
  */
 #include "check.h"
 
+#include <stdbool.h>
+
 enum { N = 6000, ROUNDS = 60 };
 
 /* Places of the words: a flag, a sum, and the data behind them. */
@@ -115,10 +117,53 @@ static void errors(int kind)
     window_free(&w);
 }
 
+/* The function behind MPIX_Win_order, which mpix_inline.h does not replace. */
+static int (*volatile called)(int, MPI_Win) = MPIX_Win_order;
+
+static int order(int target, MPI_Win win, bool in_line)
+{
+    return in_line ? MPIX_Win_order(target, win) : called(target, win);
+}
+
+/* Whether puts to the other processes are stores. */
+static bool stores(MPI_Win win)
+{
+    MPI_Info info;
+    char progress[64] = "";
+    int flag;
+    MPI(MPI_Win_get_info(win, &info));
+    MPI(MPI_Info_get(info, "mpix_rma_progress", 63, progress, &flag));
+    MPI(MPI_Info_free(&info));
+    return flag && !strcmp(progress, "load_store");
+}
+
+/* An order with nothing to do needs no call. */
+static void nothing_to_do(int kind)
+{
+    Window w = window(kind, sizeof(int64_t), sizeof(int64_t));
+    int target = (me + 1) % ranks, found = 0;
+    int64_t value = me;
+    MPI(MPI_Win_lock_all(0, w.win));
+    for (int round = 0; round < 200; round++) {
+        MPI(MPI_Put(&value, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, w.win));
+        MPI(MPIX_Win_order(target, w.win));
+#ifdef MPIX_INLINE_H
+        found += mpix_rma_in_order.rank == target &&
+                 !memcmp(&mpix_rma_in_order.win, &w.win, sizeof w.win);
+#endif
+    }
+    MPI(MPI_Win_unlock_all(w.win));
+#ifdef MPIX_INLINE_H
+    EXPECT(found >= 100 || kind == CREATED || !stores(w.win), "%s: in line %d times",
+           kind_name[kind], found);
+#endif
+    window_free(&w);
+}
+
 /* An order of the same target as before, with and without something in between. Two processes put
  * to each other and then look at what the other has put: one of them must see it, so each get has
  * to wait for the put before it, also behind the second of two equal orders. */
-static void again(int kind)
+static void again(int kind, bool in_line)
 {
     Window w = window_on(kind, 2 * sizeof(int64_t), sizeof(int64_t), MPI_INFO_NULL, MPI_COMM_WORLD);
     int peer = me ^ 1, class;
@@ -127,18 +172,18 @@ static void again(int kind)
         int64_t seen = 0, other, mine = round, zero = 0;
         MPI(MPI_Win_lock(MPI_LOCK_SHARED, peer, 0, w.win));
         MPI(MPI_Put(&zero, 1, MPI_INT64_T, peer, 1, 1, MPI_INT64_T, w.win));
-        MPI(MPIX_Win_order(peer, w.win));
-        MPI(MPIX_Win_order(peer, w.win));
+        MPI(order(peer, w.win, in_line));
+        MPI(order(peer, w.win, in_line));
         MPI(MPI_Win_unlock(peer, w.win));
-        MPI_Error_class(MPIX_Win_order(peer, w.win), &class);
+        MPI_Error_class(order(peer, w.win, in_line), &class);
         EXPECT(class == MPI_ERR_RMA_SYNC, "%s: order after the unlock: class %d", kind_name[kind],
                class);
         send_token(peer, 3), recv_token(peer, 3);
         MPI(MPI_Win_lock(MPI_LOCK_SHARED, me & ~1, 0, w.win));
         /* Both at the even one of the two: the words of both processes. */
         MPI(MPI_Put(&mine, 1, MPI_INT64_T, me & ~1, me & 1, 1, MPI_INT64_T, w.win));
-        MPI(MPIX_Win_order(me & ~1, w.win));
-        MPI(MPIX_Win_order(me & ~1, w.win));
+        MPI(order(me & ~1, w.win, in_line));
+        MPI(order(me & ~1, w.win, in_line));
         MPI(MPI_Get(&seen, 1, MPI_INT64_T, me & ~1, ~me & 1, 1, MPI_INT64_T, w.win));
         MPI(MPI_Win_unlock(me & ~1, w.win));
         MPI(MPI_Sendrecv(&seen, 1, MPI_INT64_T, peer, 4, &other, 1, MPI_INT64_T, peer, 4,
@@ -157,7 +202,9 @@ int main(int argc, char **argv)
         flags(kind, 1);
         overlapping(kind);
         errors(kind);
-        again(kind);
+        again(kind, false);
+        again(kind, true);
+        nothing_to_do(kind);
     }
     return test_end();
 }
