@@ -48,6 +48,11 @@
  * call that completes the exchange there fails (MPI_ERR_TRUNCATE). Within a node, each block that
  * is longer than its receive buffer fails in the call that makes the request.
  *
+ * With MPIX_RMA_COLLECTIVES=always, all blocks from one node to another are one put with a
+ * notification [SHAN]: processes pack their blocks into it, and unpack theirs from it. Then an
+ * exchange waits until all processes of the node have started it. That takes at most 64 processes,
+ * and blocks as long as their receive buffers; else there are messages.
+ *
  * ORDER OF BLOCKS [MPI]
  *
  * In a Cartesian communicator, what is sent in negative direction arrives from the positive one,

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use mpix_rma::collective::nodes::alltoallv::NodePlan;
+use mpix_rma::collective::nodes::alltoallv::{NodePlan, needs_gate};
 use mpix_rma::collective::nodes::{
     Allreduce, Area, Block, Broadcast, Counter, Machine, Move, Place, Placement, Program, Repeated,
     Totals, Turn, add_totals, allgather, barrier, broadcast,
@@ -256,35 +256,60 @@ fn allgathers_in_a_row() {
     }
 }
 
+/// Exchanges blocks of these sizes again and again.
+fn check_exchange(nodes: &Placement, size: &SizeFromTo<'_>, seed: u64) {
+    let ranks = nodes.ranks();
+    let plans: Vec<_> = (0..nodes.nodes()).map(|node| NodePlan::new(nodes, node, &size)).collect();
+    let program = |me| {
+        let node = nodes.node_of(me);
+        plans[node as usize].program(me, |to| plans[to as usize].arrivals()[node as usize])
+    };
+    let programs: Vec<Program> = (0..ranks).map(program).collect();
+    let sent = |from| (0..ranks).map(|to| size(from, to)).sum();
+    check(nodes, &programs, needs_gate(nodes, &size), seed, |run, me| {
+        (0..ranks)
+            .flat_map(|from| {
+                let begin = (0..me).map(|to| size(from, to)).sum::<u32>() as usize;
+                let all = content(run, from, sent(from));
+                all[begin..][..size(from, me) as usize].to_vec()
+            })
+            .collect()
+    });
+}
+
 #[test]
 fn alltoallvs_in_a_row() {
     for nodes in placements() {
-        let ranks = nodes.ranks();
-        let sizes: [(&SizeFromTo<'_>, bool); 4] = [
-            (&|_, _| 3, false),
-            (&|from, to| (from * 7 + to * 13) % 5, true),
+        let sizes: [(&SizeFromTo<'_>, Option<bool>); 4] = [
+            (&|_, _| 3, Some(false)),
+            (&|from, to| (from * 7 + to * 13) % 5, None),
             // A gather and a scatter.
-            (&|_, to| if to == 1 { 4 } else { 0 }, true),
-            (&|from, _| if from == 0 { 4 } else { 0 }, true),
+            (&|_, to| if to == 1 { 4 } else { 0 }, Some(true)),
+            (&|from, _| if from == 0 { 4 } else { 0 }, Some(true)),
         ];
         for (size, is_gated) in sizes {
-            let plans: Vec<_> =
-                (0..nodes.nodes()).map(|node| NodePlan::new(&nodes, node, &size)).collect();
-            let program = |me| {
-                let node = nodes.node_of(me);
-                plans[node as usize].program(me, |to| plans[to as usize].arrivals()[node as usize])
+            assert!(is_gated.is_none_or(|is_gated| needs_gate(&nodes, &size) == is_gated));
+            check_exchange(&nodes, size, 1);
+        }
+    }
+}
+
+/// Blocks between some processes of different nodes. If they are in both directions, no process
+/// waits for any but its neighbours and its node.
+#[test]
+fn halos_in_a_row() {
+    for nodes in placements() {
+        for seed in 1..20 {
+            let is_pair = |a: u32, b: u32| (u64::from(a * 31 + b * 19 + 5) * seed) % 7 < 3;
+            let is_far = |a, b| nodes.node_of(a) != nodes.node_of(b);
+            let both = |from: u32, to: u32| {
+                let linked = is_far(from, to) && is_pair(from.min(to), from.max(to));
+                if linked { 1 + (from * 5 + to) % 4 } else { 0 }
             };
-            let programs: Vec<Program> = (0..ranks).map(program).collect();
-            let sent = |from| (0..ranks).map(|to| size(from, to)).sum();
-            check(&nodes, &programs, is_gated, 1, |run, me| {
-                (0..ranks)
-                    .flat_map(|from| {
-                        let begin = (0..me).map(|to| size(from, to)).sum::<u32>() as usize;
-                        let all = content(run, from, sent(from));
-                        all[begin..][..size(from, me) as usize].to_vec()
-                    })
-                    .collect()
-            });
+            let one_way = |from, to| if is_far(from, to) && is_pair(from, to) { 2 } else { 0 };
+            assert!(!needs_gate(&nodes, &both));
+            check_exchange(&nodes, &both, seed);
+            check_exchange(&nodes, &one_way, seed);
         }
     }
 }

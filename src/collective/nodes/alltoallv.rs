@@ -37,6 +37,22 @@ pub struct NodePlan<'a> {
     areas: Vec<[u32; 2]>,
 }
 
+/// Whether runs of the exchange of these blocks need a gate.
+///
+/// They need none if each process receives from each node to which it sends. Such a node's message
+/// of a run leaves when all its processes have completed the run before. So whoever begins the next
+/// but one has seen that its own messages of the first were read, and their memory is free.
+#[must_use]
+pub fn needs_gate(placement: &Placement, sizes: &impl Sizes) -> bool {
+    let one_way = |me: u32, node: u32| {
+        let mut others = placement.members(node);
+        others.clone().any(|other| sizes.bytes(me, other) > 0)
+            && others.all(|other| sizes.bytes(other, me) == 0)
+    };
+    let others = |me| (0..placement.nodes()).filter(move |node| *node != placement.node_of(me));
+    (0..placement.ranks()).any(|me| others(me).any(|node| one_way(me, node)))
+}
+
 /// Distance between two nodes in the order in which a node visits the others.
 fn distance(nodes: u32, from: u32, to: u32) -> u32 {
     (to + nodes - from) % nodes

@@ -1,61 +1,81 @@
 //! Persistent neighbour collectives, on the nodes that the processes are on [CL-6].
 //!
 //! Neighbours on the same node read each other's buffers in place ([`mates`](super::mates)). Blocks
-//! between nodes are [messages](super::messages) of the host. Both begin when the collective is
-//! started. Then sweeps see to the former, and the host to the latter, whatever call this process
-//! makes next.
+//! between nodes are [messages](super::messages) of the host or, on request, messages between nodes
+//! that are [put with a notification](super::over_nodes). Both begin when the collective is
+//! started. Then sweeps see to it, and the host to its messages, whatever call this process makes
+//! next.
+
+use smallvec::SmallVec;
 
 use super::at_host::refused;
+use super::bundles::Bundles;
 use super::mates::{Preparation, Shared};
 use super::messages::Messages;
 use super::neighbours::{Block, Both, Neighbours};
-use super::{NotServed, gather};
+use super::{NotServed, gather, note_left, over_nodes, serves_always};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
 use crate::mpi::collective::communicators::Carrier;
 use crate::mpi::collective::own_comm::OwnComm;
 use crate::runtime::collectives::{Advance, PersistentCollective};
 use crate::runtime::enter;
+use crate::runtime::registry::Registry;
 use crate::transport::shm;
 
-/// A neighbour collective of several nodes.
-struct Halo {
-    /// `None`: this process shares memory with no other.
-    shared: Option<Shared>,
-    messages: Messages,
+/// A part of a neighbour collective.
+struct Part {
+    collective: Box<dyn PersistentCollective>,
+    complete: bool,
 }
 
+/// A neighbour collective of several nodes: what this process exchanges with those of other nodes,
+/// and with its mates, unless it shares memory with none.
+struct Halo(SmallVec<[Part; 2]>);
+
 impl Halo {
-    /// Does what sweeps may do.
-    fn advance_shared(&mut self) -> Advance {
-        self.shared.as_mut().map_or(Advance::Complete, Shared::advance)
+    fn new(far: Box<dyn PersistentCollective>, near: Option<Shared>) -> Self {
+        let near = near.map(|near| Box::new(near) as Box<dyn PersistentCollective>);
+        let part = |collective| Part { collective, complete: false };
+        Halo([far].into_iter().chain(near).map(part).collect())
+    }
+
+    /// Has each part that is not complete take a step, up to one that fails.
+    fn each(&mut self, mut step: impl FnMut(&mut dyn PersistentCollective) -> Advance) -> Advance {
+        let mut all = Advance::Complete;
+        for part in self.0.iter_mut().filter(|part| !part.complete) {
+            let now = step(&mut *part.collective);
+            part.complete = now == Advance::Complete;
+            all = match (all, now) {
+                (_, Advance::Failed(_)) => return now,
+                (Advance::Pending { moved }, Advance::Pending { moved: also }) => {
+                    Advance::Pending { moved: moved || also }
+                }
+                (Advance::Pending { .. }, _) => all,
+                (_, Advance::Complete) => all,
+                _ => now,
+            };
+        }
+        all
     }
 }
 
 impl PersistentCollective for Halo {
     fn start(&mut self) -> Advance {
-        if let Err(failed) = self.messages.start() {
-            return failed;
-        }
-        match self.shared.as_mut().map_or(Advance::Complete, Shared::start) {
-            Advance::Complete => self.messages.advance(),
-            incomplete => incomplete,
-        }
+        self.0.iter_mut().for_each(|part| part.complete = false);
+        self.each(|part| part.start())
     }
 
     fn advance(&mut self) -> Advance {
-        match self.advance_shared() {
-            Advance::Complete => Advance::AtHost,
-            incomplete => incomplete,
-        }
+        self.each(|part| part.advance())
+    }
+
+    fn sweep(&mut self, windows: &mut Registry) -> Advance {
+        self.each(|part| part.sweep(windows))
     }
 
     fn finish(&mut self) -> Advance {
-        match (self.messages.advance(), self.advance_shared()) {
-            (failed @ Advance::Failed(_), _) => failed,
-            (messages, Advance::Complete) => messages,
-            (_, incomplete) => incomplete,
-        }
+        self.each(|part| part.finish())
     }
 
     fn without_guard(&self) -> bool {
@@ -126,25 +146,52 @@ pub(super) fn set_up(
     };
     let prepared = Preparation::new(&mut node, (me, &mates), &neighbours, &sent).ok();
     let reached = if prepared.is_some() { &mates[..] } else { &[] };
-    let messages = || Messages::new(own, reached, &neighbours, (&sent, &received));
-    let (shared, messages) = connect(carrier, prepared, &received, messages)?;
-    Ok(Box::new(Halo { shared, messages }))
+    let bundles = Bundles::new(reached, &neighbours, (&sent, &received));
+    let ids: Vec<_> = all.iter().map(|[_, node @ ..]| *node).collect();
+    let puts = by_puts(carrier, &ids, prepared.is_some().then_some(&bundles))?;
+    let far = || match puts {
+        Some(puts) => Ok(puts),
+        None => Ok(Box::new(Messages::new(own, &bundles)?) as Box<dyn PersistentCollective>),
+    };
+    let (shared, far) = connect(carrier, prepared, &received, far)?;
+    Ok(Box::new(Halo::new(far, shared)))
 }
 
-/// Ends the set-up: among mates, if it is `prepared`, and with others by `messages`. Collective.
-fn connect<M>(
+/// What processes of different nodes exchange, by puts between the nodes, if that is requested.
+/// Collective. `None`, in all processes: by messages of the host. `bundles` is `None` if this
+/// process shares no memory with its mates.
+fn by_puts(
+    carrier: &mut Carrier,
+    ids: &[over_nodes::Node],
+    bundles: Option<&Bundles<'_>>,
+) -> Result<Option<Box<dyn PersistentCollective>>, NotServed> {
+    let Some(order) = serves_always().then(|| over_nodes::order(ids)).flatten() else {
+        return Ok(None);
+    };
+    match over_nodes::set_up_halo(carrier, order, bundles) {
+        Ok(puts) => Ok(Some(puts)),
+        Err(NotServed::LeftToHost(reason)) => {
+            note_left("a neighbour collective, between nodes", reason, carrier.me);
+            Ok(None)
+        }
+        Err(refused) => Err(refused),
+    }
+}
+
+/// Ends the set-up: among mates, if it is `prepared`, and with others by `far`. Collective.
+fn connect<F>(
     carrier: &mut Carrier,
     mut prepared: Option<Preparation<'_>>,
     received: &[Block],
-    messages: impl FnOnce() -> Result<M, Fault>,
-) -> Result<(Option<Shared>, M), NotServed> {
+    far: impl FnOnce() -> Result<F, Fault>,
+) -> Result<(Option<Shared>, F), NotServed> {
     // Orders the descriptions before their readers.
     agree(carrier, None)?;
     let reads = prepared.as_mut().map(|mates| mates.reads(received)).transpose();
-    let connected = reads.and_then(|reads| Ok((reads, messages()?)));
+    let connected = reads.and_then(|reads| Ok((reads, far()?)));
     // Orders the choices of the readers before their senders.
-    let (reads, messages) = agree_on(carrier, connected)?;
+    let (reads, far) = agree_on(carrier, connected)?;
     let shared = prepared.zip(reads).map(|(mates, reads)| mates.finish(reads)).transpose();
     // The readers' places were looked up; no process goes on before all have.
-    Ok((agree_on(carrier, shared)?, messages))
+    Ok((agree_on(carrier, shared)?, far))
 }

@@ -9,19 +9,17 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use hashbrown::HashMap;
-
 use super::at_host::failed;
+use super::bundles::{Bundle, Bundles};
 use super::kept::{Datatype, Kept};
-use super::neighbours::{Block, Neighbours, sent_to};
+use super::neighbours::Block;
 use super::neighbours_at_host::Count;
-use crate::collective::halo::Topology;
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::host_calls;
 use crate::mpi::abi::status::Status;
 use crate::mpi::abi::sys::*;
 use crate::mpi::collective::own_comm::OwnComm;
-use crate::runtime::collectives::Advance;
+use crate::runtime::collectives::{Advance, PersistentCollective};
 
 #[cfg(mpi_large_count)]
 use PMPI_Recv_init_c as recv_init;
@@ -59,60 +57,19 @@ unsafe impl Send for Messages {}
 /// A tag for all: between two processes, a collective has one message in each direction.
 const TAG: c_int = 0;
 
-/// The blocks that pass between this process and another one, in one direction.
-struct Bundle<'a> {
-    peer: u32,
-    /// With their numbers among the blocks that their sender sends.
-    blocks: Vec<(usize, &'a Block)>,
-}
-
-/// Bundles by peer, in the order of their first blocks. `blocks`: the peer of each block, its
-/// number among those that are sent, and what it is. The blocks of a bundle are in the order of
-/// these numbers, on both sides.
-fn bundled<'a>(blocks: impl Iterator<Item = (u32, usize, &'a Block)>) -> Vec<Bundle<'a>> {
-    let mut bundles: Vec<Bundle<'a>> = Vec::new();
-    let mut places = HashMap::new();
-    for (peer, number, block) in blocks {
-        let place = *places.entry(peer).or_insert(bundles.len());
-        if place == bundles.len() {
-            bundles.push(Bundle { peer, blocks: Vec::new() });
-        }
-        bundles[place].blocks.push((number, block));
-    }
-    for bundle in &mut bundles {
-        bundle.blocks.sort_unstable_by_key(|(number, _)| *number);
-    }
-    bundles
-}
-
 impl Messages {
-    /// Those with all neighbours but the mates, of blocks sent and received.
+    /// One for each bundle.
     ///
     /// # Errors
     /// The host refuses one.
-    pub(super) fn new(
-        comm: OwnComm,
-        mates: &[u32],
-        neighbours: &Neighbours,
-        (sent, received): (&[Block], &[Block]),
-    ) -> Result<Self, Fault> {
+    pub(super) fn new(comm: OwnComm, bundles: &Bundles<'_>) -> Result<Self, Fault> {
         let mut own = Messages { requests: Vec::new(), complete: 0, datatypes: Vec::new(), comm };
-        let is_other = |rank: &Option<u32>| rank.filter(|rank| mates.binary_search(rank).is_err());
-        let sources = neighbours.sources.iter().enumerate().filter_map(|(at, source)| {
-            // The k-th block from a process is the k-th one that it sends to this one, but in
-            // Cartesian topologies, where directions decide (MPI-4.1 8.6).
-            let is_cartesian = neighbours.topology == Topology::Cartesian;
-            Some((is_other(source)?, if is_cartesian { at ^ 1 } else { at }, received.get(at)?))
-        });
-        let destinations = neighbours.destinations.iter().enumerate();
-        let destinations = destinations
-            .filter_map(|(at, destination)| Some((is_other(destination)?, at, sent_to(sent, at)?)));
         // Receives first: data should find where they belong.
-        for bundle in bundled(sources) {
-            own.add(&bundle, false)?;
+        for bundle in &bundles.received {
+            own.add(bundle, false)?;
         }
-        for bundle in bundled(destinations) {
-            own.add(&bundle, true)?;
+        for bundle in &bundles.sent {
+            own.add(bundle, true)?;
         }
         Ok(own)
     }
@@ -141,25 +98,32 @@ impl Messages {
         Ok(())
     }
 
-    /// Starts all.
-    ///
-    /// # Errors
-    /// How the collective has failed.
-    pub(super) fn start(&mut self) -> Result<(), Advance> {
+    /// How far they are, as far as this process has seen.
+    fn state(&self) -> Advance {
+        if self.complete == self.requests.len() { Advance::Complete } else { Advance::AtHost }
+    }
+}
+
+impl PersistentCollective for Messages {
+    fn start(&mut self) -> Advance {
         // One after the other: several from the same process match in this order.
         for request in &self.requests {
             let code = host_calls::start(request);
             if code != MPI_SUCCESS {
-                return Err(failed(code, FAILED));
+                return failed(code, FAILED);
             }
         }
         self.complete = 0;
-        Ok(())
+        self.state()
+    }
+
+    fn advance(&mut self) -> Advance {
+        self.state()
     }
 
     /// Tests one after the other, up to the first that is not complete: each test makes progress
     /// for all.
-    pub(super) fn advance(&mut self) -> Advance {
+    fn finish(&mut self) -> Advance {
         while let Some(request) = self.requests.get(self.complete) {
             let mut flag = 0;
             let code = host_calls::test(request, &mut flag, Status::ignored());
@@ -167,11 +131,15 @@ impl Messages {
                 return failed(code, FAILED);
             }
             if flag == 0 {
-                return Advance::AtHost;
+                break;
             }
             self.complete += 1;
         }
-        Advance::Complete
+        self.state()
+    }
+
+    fn without_guard(&self) -> bool {
+        true
     }
 }
 

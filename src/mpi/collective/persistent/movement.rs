@@ -25,7 +25,7 @@ use crate::transport::datatype::Combine;
 use crate::transport::shm::{self, Scratch};
 
 /// Most processes of a communicator that has schedules. Each reads what all others publish.
-const RANKS_MAX: u32 = 64;
+pub(super) const RANKS_MAX: u32 = 64;
 /// Least and most bytes of a slot of long contents: pieces for all others together.
 const SLOT: RangeInclusive<usize> = 16 * 1024..=128 * 1024;
 /// Pieces are multiples of a cache line, and so of every element.

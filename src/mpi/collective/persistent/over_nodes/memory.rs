@@ -8,6 +8,7 @@
 //! the line how often it has been raised from other nodes, since only this process can read it. The
 //! processes of its node raise the line itself.
 
+use super::blocks::Blocks;
 use super::plan::{Order, Parts, Plan};
 use crate::collective::nodes::{
     AREAS, Area, Block, Counter, Kind, Machine, Move, Place, Program, Totals, Turn, add_totals,
@@ -117,7 +118,11 @@ impl Sums {
 pub(super) fn layouts(plan: &Plan, sums: &[Sums; 2]) -> Vec<Layout> {
     let each = plan.programs.iter().map(|program| {
         let counters = [&sums[0], &sums[1]].map(|sums| sums.counters(program.me()));
-        Layout::new(counters, program.areas(), plan.unit)
+        let mut areas = program.areas();
+        if plan.packs {
+            areas[Area::Send.number()] = 0;
+        }
+        Layout::new(counters, areas, plan.unit)
     });
     each.collect()
 }
@@ -130,6 +135,15 @@ struct Arriving {
     value: u64,
 }
 
+/// The application's buffers: as parts of `Send` and `Receive`, or as blocks in their place.
+#[derive(Default)]
+pub(super) struct Buffers {
+    pub(super) sends: Parts,
+    pub(super) receives: Parts,
+    pub(super) blocks: Blocks,
+    pub(super) combine: Option<Combine>,
+}
+
 /// The memory of a program in this process.
 pub(super) struct Memory {
     /// This process's position.
@@ -139,10 +153,7 @@ pub(super) struct Memory {
     /// By position: where the memory of a process is here. 0: on another node.
     bases: Vec<usize>,
     unit: usize,
-    combine: Option<Combine>,
-    /// The application's buffers, as parts of `Send` and `Receive`.
-    sends: Parts,
-    receives: Parts,
+    buffers: Buffers,
     /// `Receive`, unless it is one part of the application's: aligned for every element.
     private: Vec<u128>,
     /// By part: its counters that are raised from other nodes, and how often in a run.
@@ -159,10 +170,8 @@ unsafe impl Send for Memory {}
 pub(super) struct Terms {
     pub(super) me: u32,
     pub(super) unit: usize,
-    pub(super) combine: Option<Combine>,
-    pub(super) sends: Parts,
-    pub(super) receives: Parts,
-    /// Bytes of `Receive`.
+    pub(super) buffers: Buffers,
+    /// Bytes of `Receive`. 0: there are blocks in its place.
     pub(super) received: usize,
 }
 
@@ -173,15 +182,15 @@ impl Memory {
         (layouts, bases): (Vec<Layout>, Vec<usize>),
         sums: &[Sums; 2],
     ) -> Self {
-        let Terms { me, unit, combine, sends, receives, received } = terms;
+        let Terms { me, unit, buffers, received } = terms;
         let far = [&sums[0], &sums[1]].map(|sums| {
             let own = sums.far.iter().filter(|(counter, _)| counter.rank == me);
             own.map(|(counter, times)| (counter.index, *times)).collect()
         });
-        let is_whole = matches!(receives[..], [(0, part)] if part.bytes == received);
+        let is_whole = matches!(buffers.receives[..], [(0, part)] if part.bytes == received);
         let words = if is_whole { 0 } else { received.div_ceil(size_of::<u128>()) };
         let (private, arriving) = (vec![0; words], [Vec::new(), Vec::new()]);
-        Memory { me, order, layouts, bases, unit, combine, sends, receives, private, far, arriving }
+        Memory { me, order, layouts, bases, unit, buffers, private, far, arriving }
     }
 
     /// Where a place of a process of this node is.
@@ -189,7 +198,7 @@ impl Memory {
         let skipped = place.at as usize * self.unit;
         if place.area == Area::Receive {
             debug_assert_eq!(place.rank, self.me, "a program receives for its own process only");
-            let base = match &self.receives[..] {
+            let base = match &self.buffers.receives[..] {
                 [(_, part)] if self.private.is_empty() => part.at,
                 _ => self.private.as_mut_ptr().cast(),
             };
@@ -244,7 +253,7 @@ impl Memory {
             return;
         }
         let from: *const u8 = self.private.as_ptr().cast();
-        for (at, part) in &self.receives {
+        for (at, part) in &self.buffers.receives {
             // SAFETY: the part lies in `Receive` and in the application's buffer, which belongs to
             // the collective.
             unsafe { copy(from.wrapping_add(*at), part.at, part.bytes) };
@@ -254,6 +263,9 @@ impl Memory {
     /// Copies blocks, or reduces them into their places.
     fn move_blocks(&mut self, set: usize, blocks: impl Iterator<Item = Block>) {
         for Block { from, to, with, bytes } in blocks {
+            if self.packs(set, (from, to), bytes as usize) {
+                continue;
+            }
             let first = with.filter(|with| *with != to).map(|with| self.address(set, with));
             let (source, target) = (self.address(set, from), self.address(set, to));
             let bytes = bytes as usize * self.unit;
@@ -269,12 +281,26 @@ impl Memory {
         }
     }
 
+    /// Packs blocks or unpacks them, if that is how these bytes are moved.
+    fn packs(&mut self, set: usize, (from, to): (Place, Place), bytes: usize) -> bool {
+        let (list, own, other) = match (from.area, to.area) {
+            _ if self.buffers.blocks.is_empty() => return false,
+            (Area::Send, _) => (Blocks::PACKED, from, to),
+            (_, Area::Receive) => (Blocks::UNPACKED, to, from),
+            _ => return false,
+        };
+        let packed = self.address(set, other);
+        // SAFETY: as in `move_blocks`. Buffers of the application belong to the collective.
+        unsafe { self.buffers.blocks.run(list, own.at as usize, bytes, packed) };
+        true
+    }
+
     /// Reduces `from` into `to`, which becomes a copy of `first` before, if there is one.
     ///
     /// # Safety
     /// All are valid for so many bytes, whole elements.
     unsafe fn fold(&self, from: *const u8, first: Option<*mut u8>, to: *mut u8, bytes: usize) {
-        let Some(combine) = self.combine else { return };
+        let Some(combine) = self.buffers.combine else { return };
         for at in (0..bytes).step_by(FOLDED) {
             let bytes = FOLDED.min(bytes - at);
             // SAFETY: the contract of this function.
@@ -308,7 +334,7 @@ impl Machine for Access<'_> {
         if turn.part == 0 {
             let (rank, area) = (memory.me, Area::Send);
             let to = memory.address(turn.set, Place { rank, area, at: 0 });
-            for (at, part) in &memory.sends {
+            for (at, part) in &memory.buffers.sends {
                 // SAFETY: the application's buffer, which belongs to the collective, and a part of
                 // the area, which nobody uses any more.
                 unsafe { copy(part.at, to.wrapping_add(*at), part.bytes) };

@@ -2,16 +2,19 @@
 //! request only: over TCP they are slower than the host's (`docs/design/collectives.md`).
 //!
 //! [`plan`]: the programs of `collective::nodes` that a collective runs. [`memory`]: where their
-//! areas and counters are. [`window`]: the window that has them, which is in an epoch for all
-//! processes all the time. Every sweep of this process advances the program: it does what the
-//! counters allow, and puts to other nodes through the engine.
+//! areas and counters are. [`blocks`]: what halo exchanges pack and unpack. [`window`]: the window
+//! that has the memory, which is in an epoch for all processes all the time. Every sweep of this
+//! process advances the program: it does what the counters allow, and puts to other nodes through
+//! the engine.
 
+mod blocks;
 mod memory;
 mod plan;
 mod window;
 
-use super::movement::{Exchanged, Movement};
-use super::{NotServed, gather};
+use super::bundles::Bundles;
+use super::movement::{Exchanged, Movement, RANKS_MAX};
+use super::{NotServed, gather, gather_all};
 use crate::collective::nodes::Repeated;
 use crate::mpi::abi::sys::*;
 use crate::mpi::collective::communicators::Carrier;
@@ -20,8 +23,9 @@ use crate::runtime::collectives::{Advance, CollectiveFailure, PersistentCollecti
 use crate::runtime::enter;
 use crate::runtime::registry::Registry;
 use crate::transport::shm;
-use memory::{Access, Memory, Sums, Terms, layouts};
-use plan::{Order, Parts, Plan};
+use blocks::Blocks;
+use memory::{Access, Buffers, Memory, Sums, Terms, layouts};
+use plan::{Order, Plan};
 pub(crate) use window::{WindowCalls, free_windows};
 pub(in crate::mpi::collective) use window::{forget, free_windows_of, use_calls};
 
@@ -110,7 +114,7 @@ pub(super) fn barrier(
     let ids = gather(carrier, shm::node().unwrap_or_default());
     let order = order(&ids).filter(|_| !carrier.failed)?;
     let plan = Plan::barrier(&order);
-    Some(make(carrier, order, plan, (Parts::new(), Parts::new()), None))
+    Some(make(carrier, order, plan, Buffers::default()))
 }
 
 /// Sets up a collective that moves data. Collective.
@@ -126,8 +130,48 @@ pub(super) fn set_up(
     let Some((shape, plan)) = planned else {
         return Err(NotServed::LeftToHost("no schedule over several nodes does what it does"));
     };
-    let parts = plan::parts(shape, &order, exchanged, movement, carrier.me as usize);
-    make(carrier, order, plan, parts, Some(movement))
+    let (sends, receives) = plan::parts(shape, &order, exchanged, movement, carrier.me as usize);
+    let buffers = Buffers { sends, receives, combine: movement.combine, ..Buffers::default() };
+    make(carrier, order, plan, buffers)
+}
+
+/// Sets up what processes of different nodes exchange in a neighbour collective. Collective.
+/// `bundles` is `None` if this process exchanges more than that.
+pub(super) fn set_up_halo(
+    carrier: &mut Carrier,
+    order: Order,
+    bundles: Option<&Bundles<'_>>,
+) -> Result<Box<dyn PersistentCollective>, NotServed> {
+    let left = |reason| Err(NotServed::LeftToHost(reason));
+    let ranks = carrier.ranks as usize;
+    if carrier.ranks > RANKS_MAX {
+        return left("the communicator has more than 64 processes");
+    }
+    // Whether there are any; then the bytes to each process and from each.
+    let mut mine = vec![0; 1 + 2 * ranks];
+    if let Some(Bundles { sent, received }) = bundles {
+        mine[0] = 1;
+        for (first, bundles) in [(1, sent), (1 + ranks, received)] {
+            bundles.iter().for_each(|one| mine[first + one.peer as usize] = one.bytes());
+        }
+    }
+    let all = gather_all(carrier, &mine);
+    let of = |rank: usize| &all[rank * mine.len()..][..mine.len()];
+    if carrier.failed || (0..ranks).any(|rank| of(rank)[0] == 0) {
+        return left("the processes of a node share no memory");
+    }
+    let sent = |from: usize, to: usize| of(from)[1 + to];
+    let received = |from: usize, to: usize| of(to)[1 + ranks + from];
+    let mut pairs = (0..ranks * ranks).map(|at| (at / ranks, at % ranks));
+    if pairs.any(|(from, to)| sent(from, to) != received(from, to)) {
+        return left("a process sends more or less than another receives");
+    }
+    let rank = |at: u32| order.ranks[at as usize] as usize;
+    let Some(plan) = Plan::halo(&order, |from, to| sent(rank(from), rank(to))) else {
+        return left("its blocks between nodes are too long");
+    };
+    let blocks = bundles.map(|bundles| Blocks::new(bundles, &order)).unwrap_or_default();
+    make(carrier, order, plan, Buffers { blocks, ..Buffers::default() })
 }
 
 /// Makes the window, and the collective. Collective.
@@ -135,8 +179,7 @@ fn make(
     carrier: &mut Carrier,
     order: Order,
     plan: Plan,
-    (sends, receives): (Parts, Parts),
-    movement: Option<&Movement>,
+    buffers: Buffers,
 ) -> Result<Box<dyn PersistentCollective>, NotServed> {
     let sums = [Sums::of(&order, &plan.programs), Sums::of(&order, &plan.gates)];
     let layouts = layouts(&plan, &sums);
@@ -157,18 +200,12 @@ fn make(
     let Some(bases) = bases.filter(|_| !carrier.failed && !all.contains(&[0])) else {
         return Err(NotServed::LeftToHost("the processes of a node share no memory"));
     };
-    let Plan { programs, gates, unit } = plan;
+    let Plan { programs, gates, unit, packs } = plan;
     let program = |all: Vec<_>| all.into_iter().nth(me as usize);
     let main = program(programs).expect("each process has a program");
     let [_, received, ..] = main.areas();
-    let terms = Terms {
-        me,
-        unit,
-        combine: movement.and_then(|movement| movement.combine),
-        sends,
-        receives,
-        received: received as usize * unit,
-    };
+    let received = if packs { 0 } else { received as usize * unit };
+    let terms = Terms { me, unit, buffers, received };
     let gate = program(gates).map(|gate| (gate, &sums[1].totals));
     let repeated = Repeated::new((main, &sums[0].totals), gate);
     let memory = Memory::new(terms, order, (layouts, bases), &sums);
