@@ -53,6 +53,48 @@ fn a_late_target_holds_its_origin_back() {
     }
 }
 
+/// A host may copy what a transfer sends, so that its origin is done before the target has begun.
+/// The target serves a bounded number of them, which the origin must not exceed.
+#[test]
+fn a_late_target_gets_no_more_transfers_than_it_serves() {
+    const LEN: usize = 20_000;
+    for kind in [OpKind::Put, OpKind::Get] {
+        for seed in 0..20 {
+            let mut memories = vec![Vec::new(), vec![7u8; 64 * LEN]];
+            let (hub, mut w) = windows(&mut memories, seed);
+            hub.lock().unwrap().copies = true;
+            let mut own = vec![3u8; 64 * LEN];
+            let mut flight = InFlight::default();
+            for at in 0..64 {
+                let place = Addr(own[at * LEN..].as_mut_ptr() as usize);
+                let transfer = Op {
+                    origin: place,
+                    result: place,
+                    ..op(kind, 1, (at * LEN) as u64, LEN)
+                };
+                let mut tries = 0;
+                while !flight.try_post(&mut w[0], &transfer) {
+                    tries += 1;
+                    // The target polls only when nothing moves without it.
+                    let late = if tries < 50 { 1 } else { 2 };
+                    w[..late].iter_mut().for_each(|window| _ = window.poll());
+                    flight.collect(&mut w[0]);
+                    assert!(w.iter().all(|window| !window.is_broken()), "seed {seed}: {kind:?}");
+                }
+            }
+            while flight.open > 0 {
+                w.iter_mut().for_each(|window| _ = window.poll());
+                flight.collect(&mut w[0]);
+                assert!(w.iter().all(|window| !window.is_broken()), "seed {seed}: {kind:?}");
+            }
+            end(&hub, w);
+            let expected = if kind == OpKind::Put { 3 } else { 7 };
+            let all = own.iter().chain(&memories[1]);
+            assert!(all.copied().all(|byte| byte == expected), "seed {seed}: {kind:?}");
+        }
+    }
+}
+
 #[test]
 fn small_puts_share_packets() {
     let mut memories = vec![Vec::new(), vec![0u8; 4096]];

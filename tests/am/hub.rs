@@ -24,6 +24,9 @@ struct End {
     owner: (PortNumber, TransferId),
     memory: usize,
     len: usize,
+    /// The data, if the host has copied them.
+    #[allow(dead_code, reason = "`memory` points there")]
+    copied: Option<Vec<u8>>,
 }
 
 /// Everything in flight between the processes.
@@ -49,6 +52,8 @@ pub struct Hub {
     /// Number of messages sent. One may carry packets of several windows.
     #[allow(dead_code, reason = "only tests of contexts use it")]
     pub messages: u64,
+    /// The host copies what a transfer sends, so its sender is done at once.
+    pub copies: bool,
     /// Modifies packets before delivery.
     pub tamper: Option<fn(Rank, &mut Vec<u8>)>,
     /// The contexts of the processes, once there is a window.
@@ -74,6 +79,7 @@ impl Hub {
             seed,
             sent: 0,
             messages: 0,
+            copies: false,
             tamper: None,
             contexts: Vec::new(),
             ports: Vec::new(),
@@ -136,8 +142,10 @@ impl Hub {
                 )
             };
         }
-        let (port, id) = sent.owner;
-        self.ended.entry(from).or_default().push_back(Event::Moved(port, id, sent.len));
+        if sent.copied.is_none() {
+            let (port, id) = sent.owner;
+            self.ended.entry(from).or_default().push_back(Event::Moved(port, id, sent.len));
+        }
         let (port, id) = wanted.owner;
         Some(Event::Moved(port, id, if fits { sent.len } else { usize::MAX }))
     }
@@ -229,7 +237,14 @@ impl Carrier for HubCarrier {
     ) {
         let hub = self.hub();
         let (mut hub, pair) = (hub.lock().unwrap(), (self.me, to));
-        let end = End { owner, memory: from.0, len };
+        let mut end = End { owner, memory: from.0, len, copied: None };
+        if hub.copies {
+            // SAFETY: the bytes are valid (contract of this function).
+            let data = unsafe { std::slice::from_raw_parts(from.0 as *const u8, len) }.to_vec();
+            end = End { memory: data.as_ptr() as usize, copied: Some(data), ..end };
+            let done = Event::Moved(owner.0, owner.1, len);
+            hub.ended.entry(self.me).or_default().push_back(done);
+        }
         hub.transfers.entry((pair, tag)).or_default().0.push_back(end);
         hub.match_transfers(pair, tag);
     }
@@ -244,7 +259,7 @@ impl Carrier for HubCarrier {
     ) {
         let hub = self.hub();
         let (mut hub, pair) = (hub.lock().unwrap(), (from, self.me));
-        let end = End { owner, memory: to.0, len };
+        let end = End { owner, memory: to.0, len, copied: None };
         hub.transfers.entry((pair, tag)).or_default().1.push_back(end);
         hub.match_transfers(pair, tag);
     }

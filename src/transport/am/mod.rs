@@ -185,7 +185,7 @@ impl Protocol {
     /// A transfer is in flight, or an operation is not written completely.
     pub fn order(&mut self, to: PeerId) -> Result<(), NoResource> {
         let peer = &mut self.peers[to.at()];
-        if peer.fragmented.is_some() || peer.transfers > 0 || !peer.put_tags.is_empty() {
+        if peer.fragmented.is_some() || peer.transfers > 0 || peer.has_puts_on_the_way() {
             return Err(NoResource);
         }
         peer.ordered = peer.issued;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::channel::{Channel, TransferEnd, TransferId, TransferKind, TransferTag};
 use super::peer::{
-    FragmentedOp, MAX_REPLIES, MAX_REPLY_BYTES, MAX_TRANSFERS, MAX_UNACKED, Unacked,
+    FragmentedOp, MAX_REPLIES, MAX_REPLY_BYTES, MAX_UNACKED, Unacked,
 };
 use super::wire::{
     ElementOp, MAX_TRANSFER, Malformed, OpRef, PAYLOAD, Packet, Place, RECORD_OVERHEAD, Record,
@@ -264,7 +264,7 @@ impl Protocol {
         fragmented: &mut FragmentedOp,
     ) -> bool {
         let peer = &mut self.peers[index];
-        if peer.transfers >= MAX_TRANSFERS
+        if !peer.may_transfer()
             || self.transfers.len() >= MAX_TRANSFERS_PER_WINDOW
             || peer.room(channel, 0).is_none()
         {
@@ -285,9 +285,7 @@ impl Protocol {
         peer.transfers += 1;
         peer.issued += 1;
         peer.request_packet().push(&Record::Rendezvous(Place::flat(op.disp + at, part), tag));
-        if sends {
-            peer.put_tags.push_back((peer.issued, number));
-        }
+        peer.announced.push_back((peer.issued, sends.then_some(number)));
         let end = TransferEnd { tag, sends, at: Addr(buffer.0 + at as usize), len, id };
         // SAFETY: the bytes lie in the origin buffer, which is valid and unchanged until the
         // operation is locally complete, or in the result buffer, which nobody else accesses until
@@ -483,10 +481,10 @@ impl Protocol {
             return Err(Malformed::NotSent);
         }
         peer.done += more;
-        while let Some((_, tag)) = peer.put_tags.pop_front_if(|(number, _)| *number <= peer.done) {
-            channel.host().return_tag(tag);
-        }
         let done = peer.done;
+        while let Some((_, tag)) = peer.announced.pop_front_if(|(number, _)| *number <= done) {
+            tag.into_iter().for_each(|tag| channel.host().return_tag(tag));
+        }
         while let Some(Unacked { ticket, in_flight, .. }) =
             self.peers[index].unacked.pop_front_if(|first| first.number <= done)
         {

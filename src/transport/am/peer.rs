@@ -34,6 +34,10 @@ pub(super) const MAX_REPLY_BYTES: u64 = 256 * 1024;
 pub(super) const MAX_REPLIES: u32 = 1024;
 /// Maximum of rendezvous transfers that this process may have in flight with one peer.
 pub(super) const MAX_TRANSFERS: u32 = 8;
+/// Maximum of rendezvous transfers that a peer has not acknowledged. It serves as many. They may be
+/// more than those in flight: the host copies short ones, so that they are done here before the
+/// peer has begun them, and a peer may hear of the end of a get after this process.
+pub(super) const MAX_TRANSFERS_SERVED: usize = 2 * MAX_TRANSFERS as usize;
 
 /// A packet that is being filled, or waits for a credit.
 #[derive(Debug)]
@@ -102,16 +106,16 @@ pub(super) struct Peer {
     pub(super) ack_requested: u64,
     /// Operations up to this one come before those that do not travel in records [OR-1].
     pub(super) ordered: u64,
-    /// Such an operation waits for the acknowledgement of these.
+    /// Such an operation, or a transfer, waits for the acknowledgement of these.
     awaited: u64,
     /// A signal has reported the operations up to this one, so nobody waits for their
     /// acknowledgement. It is requested after `ask_delay` more polls.
     reported_by_signal: u64,
     ask_delay: u32,
     pub(super) unacked: VecDeque<Unacked>,
-    /// Tags of put transfers, by the number of their operations. A tag is free when the peer has
-    /// acknowledged the operation, and so has received the data.
-    pub(super) put_tags: VecDeque<(u64, u32)>,
+    /// Transfers that the peer has not acknowledged: the numbers of their operations and, for puts,
+    /// their tags. Such a tag is free when the peer has received the data.
+    pub(super) announced: VecDeque<(u64, Option<u32>)>,
     pub(super) fragmented: Option<FragmentedOp>,
     /// Rendezvous transfers in flight, outstanding replies, and the bytes of those.
     pub(super) transfers: u32,
@@ -296,6 +300,22 @@ impl Peer {
             self.awaited = self.ordered;
         }
         self.ordered <= self.done
+    }
+
+    /// Whether the peer serves one more transfer. Has the next poll request an acknowledgement of
+    /// the earliest if there are many.
+    pub(super) fn may_transfer(&mut self) -> bool {
+        if self.announced.len() >= MAX_TRANSFERS as usize
+            && let Some((first, _)) = self.announced.front()
+        {
+            self.awaited = self.awaited.max(*first);
+        }
+        self.transfers < MAX_TRANSFERS && self.announced.len() < MAX_TRANSFERS_SERVED
+    }
+
+    /// Whether put transfers have not all arrived.
+    pub(super) fn has_puts_on_the_way(&self) -> bool {
+        self.announced.iter().any(|(_, tag)| tag.is_some())
     }
 
     /// Delays the acknowledgement request of the operations so far. A signal has reported them.

@@ -3,7 +3,7 @@
 
 use super::channel::{Channel, TransferEnd, TransferId, TransferKind, TransferTag};
 use super::origin::Transfer;
-use super::peer::{CREDITS, Deferred, MAX_REPLY_BYTES, MAX_TRANSFERS};
+use super::peer::{CREDITS, Deferred, MAX_REPLY_BYTES, MAX_TRANSFERS_SERVED};
 use super::wire::{ElementOp, Malformed, OpRef, PAYLOAD, Place, Reader, Record, Unattached};
 use super::{Failure, Protocol};
 use crate::engine::{Addr, Arrival, Atomic, LockTicket, LockWord, Rank};
@@ -17,8 +17,6 @@ use crate::transport::peers::PeerId;
 /// Bytes of replies that one packet may request at most. An origin never has more outstanding. A
 /// record has at most as many runs as bytes, so this bounds the work per packet.
 const MAX_REPLY_BYTES_PER_PACKET: u64 = MAX_REPLY_BYTES + PAYLOAD as u64;
-/// Rendezvous transfers that one peer may have in flight here, put and get together.
-const MAX_TRANSFERS_SERVED: usize = 2 * MAX_TRANSFERS as usize;
 
 /// The memory and words of this process in the window, to which the records of peers apply.
 pub trait Target {
