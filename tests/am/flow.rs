@@ -67,11 +67,8 @@ fn a_late_target_gets_no_more_transfers_than_it_serves() {
             let mut flight = InFlight::default();
             for at in 0..64 {
                 let place = Addr(own[at * LEN..].as_mut_ptr() as usize);
-                let transfer = Op {
-                    origin: place,
-                    result: place,
-                    ..op(kind, 1, (at * LEN) as u64, LEN)
-                };
+                let transfer =
+                    Op { origin: place, result: place, ..op(kind, 1, (at * LEN) as u64, LEN) };
                 let mut tries = 0;
                 while !flight.try_post(&mut w[0], &transfer) {
                     tries += 1;

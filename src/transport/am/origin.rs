@@ -4,9 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use super::channel::{Channel, TransferEnd, TransferId, TransferKind, TransferTag};
-use super::peer::{
-    FragmentedOp, MAX_REPLIES, MAX_REPLY_BYTES, MAX_UNACKED, Unacked,
-};
+use super::peer::{FragmentedOp, MAX_REPLIES, MAX_REPLY_BYTES, MAX_UNACKED, Unacked};
 use super::wire::{
     ElementOp, MAX_TRANSFER, Malformed, OpRef, PAYLOAD, Packet, Place, RECORD_OVERHEAD, Record,
     Unattached,
