@@ -112,8 +112,8 @@ static PROCESS: Process = Process {
 
 /// The window and target that are known to be in order, since the call of `MPIX_Win_order` before
 /// found them so and nothing has happened since that could change it. Unused under
-/// `MPI_THREAD_MULTIPLE`. The function in `mpix_rma.h` that stands for the call reads it, so the
-/// layout is part of the interface.
+/// `MPI_THREAD_MULTIPLE`. Programs read it (`mpix_inline.h`), so its layout is part of the
+/// interface.
 #[repr(C)]
 struct InOrder {
     window: AtomicU64,

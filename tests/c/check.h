@@ -228,6 +228,18 @@ HELPER void window_free(Window *w)
     w->base = NULL;
 }
 
+/* Whether operations need no call of their target (mpix_rma_progress = load_store). */
+HELPER int is_load_store(MPI_Win win)
+{
+    MPI_Info info;
+    char progress[64] = "";
+    int flag;
+    MPI(MPI_Win_get_info(win, &info));
+    MPI(MPI_Info_get(info, "mpix_rma_progress", 63, progress, &flag));
+    MPI(MPI_Info_free(&info));
+    return flag && !strcmp(progress, "load_store");
+}
+
 /* Sets the first word of the window's memory at a rank. */
 HELPER void set_word(Window *w, int rank, int64_t value)
 {

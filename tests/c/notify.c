@@ -365,23 +365,11 @@ static void reset(void)
            (long)value_of(2), (long)value_of(7));
 }
 
-/* Whether operations need no call of their target. */
-static int goes_by_itself(void)
-{
-    MPI_Info info;
-    char value[64] = "";
-    int flag;
-    MPI(MPI_Win_get_info(w.win, &info));
-    MPI(MPI_Info_get(info, "mpix_rma_progress", 63, value, &flag));
-    MPI(MPI_Info_free(&info));
-    return flag && !strcmp(value, "load_store");
-}
-
 /* A target that does not poll: it computes until its memory shows the last notification or, if its
  * calls are needed, until the origin is done. */
 static void overload(void)
 {
-    const int alone = goes_by_itself(), many = alone ? 1000000 : 100000;
+    const int alone = is_load_store(w.win), many = alone ? 1000000 : 100000;
     if (me == 0) {
         int64_t value;
         MPI(MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, w.win));

@@ -125,18 +125,6 @@ static int order(int target, MPI_Win win, bool in_line)
     return in_line ? MPIX_Win_order(target, win) : called(target, win);
 }
 
-/* Whether puts to the other processes are stores. */
-static bool stores(MPI_Win win)
-{
-    MPI_Info info;
-    char progress[64] = "";
-    int flag;
-    MPI(MPI_Win_get_info(win, &info));
-    MPI(MPI_Info_get(info, "mpix_rma_progress", 63, progress, &flag));
-    MPI(MPI_Info_free(&info));
-    return flag && !strcmp(progress, "load_store");
-}
-
 /* An order with nothing to do needs no call. */
 static void nothing_to_do(int kind)
 {
@@ -154,7 +142,7 @@ static void nothing_to_do(int kind)
     }
     MPI(MPI_Win_unlock_all(w.win));
 #ifdef MPIX_INLINE_H
-    EXPECT(found >= 100 || kind == CREATED || !stores(w.win), "%s: in line %d times",
+    EXPECT(found >= 100 || kind == CREATED || !is_load_store(w.win), "%s: in line %d times",
            kind_name[kind], found);
 #endif
     window_free(&w);

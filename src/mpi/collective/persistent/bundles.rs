@@ -2,6 +2,7 @@
 
 use hashbrown::HashMap;
 
+use super::movement::{Movement, Part};
 use super::neighbours::{Block, Neighbours, sent_to};
 use crate::collective::halo::Topology;
 
@@ -11,13 +12,6 @@ pub(super) struct Bundle<'a> {
     /// With their numbers among the blocks that their sender sends, in the order of these. So both
     /// sides have them in the same order.
     pub(super) blocks: Vec<(usize, &'a Block)>,
-}
-
-impl Bundle<'_> {
-    /// Bytes of data.
-    pub(super) fn bytes(&self) -> u64 {
-        self.blocks.iter().fold(0, |sum: u64, (_, block)| sum.saturating_add(block.side.size()))
-    }
 }
 
 /// Bundles by peer, in the order of their first blocks. `blocks`: the peer of each block, its
@@ -62,5 +56,25 @@ impl<'a> Bundles<'a> {
         let destinations = destinations
             .filter_map(|(at, destination)| Some((is_other(destination)?, at, sent_to(sent, at)?)));
         Bundles { sent: bundled(destinations), received: bundled(sources) }
+    }
+
+    /// The same as a movement between `ranks` processes, of lengths only.
+    pub(super) fn movement(&self, ranks: usize) -> Movement {
+        let parts = |bundles: &[Bundle<'_>]| {
+            let mut parts = vec![Part::NONE; ranks];
+            for Bundle { peer, blocks } in bundles {
+                let sizes = blocks.iter().map(|(_, block)| block.side.size() as usize);
+                parts[*peer as usize].bytes = sizes.fold(0, usize::saturating_add);
+            }
+            parts
+        };
+        Movement {
+            call: 0,
+            sends: parts(&self.sent),
+            is_same: false,
+            receives: parts(&self.received),
+            combine: None,
+            in_place: false,
+        }
     }
 }

@@ -6,8 +6,6 @@
 //! started. Then sweeps see to it, and the host to its messages, whatever call this process makes
 //! next.
 
-use smallvec::SmallVec;
-
 use super::at_host::refused;
 use super::bundles::Bundles;
 use super::mates::{Preparation, Shared};
@@ -31,7 +29,7 @@ struct Part {
 
 /// A neighbour collective of several nodes: what this process exchanges with those of other nodes,
 /// and with its mates, unless it shares memory with none.
-struct Halo(SmallVec<[Part; 2]>);
+struct Halo(Vec<Part>);
 
 impl Halo {
     fn new(far: Box<dyn PersistentCollective>, near: Option<Shared>) -> Self {

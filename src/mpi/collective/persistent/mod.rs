@@ -134,15 +134,11 @@ pub(super) unsafe fn serve(
 
 /// Gathers some words of each process.
 fn gather<const N: usize>(carrier: &mut Carrier, mine: [u64; N]) -> Vec<[u64; N]> {
-    gather_all(carrier, &mine).as_chunks::<N>().0.to_vec()
-}
-
-/// Gathers words of each process, of which all have as many.
-fn gather_all(carrier: &mut Carrier, mine: &[u64]) -> Vec<u64> {
-    let mine: Vec<u8> = mine.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    let mut all = vec![0; mine.len() * carrier.ranks as usize];
-    carrier.allgather(&mine, &mut all);
-    all.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect()
+    let mut all = vec![0; 8 * N * carrier.ranks as usize];
+    carrier.allgather(&mine.map(u64::to_ne_bytes).concat(), &mut all);
+    let (words, _) = all.as_chunks::<8>();
+    let words: Vec<u64> = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+    words.as_chunks::<N>().0.to_vec()
 }
 
 /// Memory that the processes share, of zeroed words. Collective.

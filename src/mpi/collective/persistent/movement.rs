@@ -95,7 +95,9 @@ pub(super) struct Exchanged {
 }
 
 impl Exchanged {
-    fn of(carrier: &mut Carrier, movement: Option<&Movement>) -> Option<Self> {
+    /// Exchanges what each process tells of its movement, if it has one. Collective. `None`: the
+    /// host could not.
+    pub(super) fn of(carrier: &mut Carrier, movement: Option<&Movement>) -> Option<Self> {
         let ranks = carrier.ranks as usize;
         let mut mine = vec![0u64; HEAD + 2 * ranks];
         if let Some(movement) = movement {
@@ -179,11 +181,21 @@ impl Exchanged {
         (0..self.ranks).filter(move |to| self.reads(from, *to))
     }
 
+    /// Whether all processes have told of a movement.
+    pub(super) fn all_can(&self) -> bool {
+        (0..self.ranks).all(|rank| self.of_rank(rank)[0] != 0)
+    }
+
+    /// Whether each process receives as much as is sent to it.
+    pub(super) fn lengths_match(&self) -> bool {
+        self.pairs().all(|(from, to)| self.sent(from, to) == self.received(from, to))
+    }
+
     /// Whether all processes can, and their calls match. The same in all of them.
     fn agree(&self) -> Result<(), NotServed> {
         let refused = |class, text| Err(NotServed::Refused(Fault::new(class, text)));
         let heads = || (0..self.ranks).map(|rank| self.of_rank(rank));
-        if heads().any(|head| head[0] == 0) {
+        if !self.all_can() {
             return Err(NotServed::LeftToHost(
                 "a datatype is derived or has padding, or an operation is not predefined",
             ));
@@ -197,7 +209,7 @@ impl Exchanged {
                 "the processes call with different operations or datatypes",
             );
         }
-        if self.pairs().any(|(from, to)| self.sent(from, to) != self.received(from, to)) {
+        if !self.lengths_match() {
             return refused(MPI_ERR_TRUNCATE, "a process sends more or less than another receives");
         }
         Ok(())

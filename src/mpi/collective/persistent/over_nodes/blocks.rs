@@ -14,41 +14,53 @@ struct Laid {
     base: usize,
 }
 
-/// The blocks of a process in place of its `Send` and `Receive`, in the order of these.
-#[derive(Default)]
-pub(super) struct Blocks([Vec<Laid>; 2]);
+/// The blocks of a process, in the order of the areas whose place they take.
+pub(super) struct Blocks {
+    /// In place of `Send`.
+    sent: Vec<Laid>,
+    /// In place of `Receive`.
+    received: Vec<Laid>,
+}
 
 impl Blocks {
-    pub(super) const PACKED: usize = 0;
-    pub(super) const UNPACKED: usize = 1;
-
     pub(super) fn new(bundles: &Bundles<'_>, order: &Order) -> Self {
-        let packed =
-            laid(&bundles.sent, order, |side| CopyPlan::new(side, &Side::flat(side.size())));
-        let unpacked =
-            laid(&bundles.received, order, |side| CopyPlan::new(&Side::flat(side.size()), side));
-        Blocks([packed, unpacked])
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.iter().all(Vec::is_empty)
-    }
-
-    /// Packs to `packed` the blocks in these bytes of the area, or unpacks them from there.
-    ///
-    /// # Safety
-    /// The buffers of the blocks, and as many bytes at `packed`, may be read and written.
-    pub(super) unsafe fn run(&self, list: usize, at: usize, bytes: usize, packed: *mut u8) {
-        let all = &self.0[list];
-        let first = all.partition_point(|block| block.bytes.start < at);
-        for block in all[first..].iter().take_while(|block| block.bytes.end <= at + bytes) {
-            let place = packed.wrapping_add(block.bytes.start - at);
-            let own = std::ptr::with_exposed_provenance_mut(block.base);
-            let (from, to) = if list == Self::PACKED { (own, place) } else { (place, own) };
-            // SAFETY: the contract of this function.
-            unsafe { block.plan.run(from, to) };
+        let packed = |side: &Side| Side::flat(side.size());
+        Blocks {
+            sent: laid(&bundles.sent, order, |side| CopyPlan::new(side, &packed(side))),
+            received: laid(&bundles.received, order, |side| CopyPlan::new(&packed(side), side)),
         }
     }
+
+    /// Packs to `to` the blocks in the `bytes` bytes at `at` of `Send`.
+    ///
+    /// # Safety
+    /// The blocks may be read, and as many bytes at `to` written.
+    pub(super) unsafe fn pack(&self, at: usize, bytes: usize, to: *mut u8) {
+        for (block, skipped) in within(&self.sent, at, bytes) {
+            let from = std::ptr::with_exposed_provenance(block.base);
+            // SAFETY: the contract of this function.
+            unsafe { block.plan.run(from, to.wrapping_add(skipped)) };
+        }
+    }
+
+    /// Unpacks from `from` the blocks in the `bytes` bytes at `at` of `Receive`.
+    ///
+    /// # Safety
+    /// The blocks may be written, and as many bytes at `from` read.
+    pub(super) unsafe fn unpack(&self, at: usize, bytes: usize, from: *const u8) {
+        for (block, skipped) in within(&self.received, at, bytes) {
+            let to = std::ptr::with_exposed_provenance_mut(block.base);
+            // SAFETY: the contract of this function.
+            unsafe { block.plan.run(from.wrapping_add(skipped), to) };
+        }
+    }
+}
+
+/// The blocks in the `bytes` bytes at `at`, and how far from there they begin.
+fn within(all: &[Laid], at: usize, bytes: usize) -> impl Iterator<Item = (&Laid, usize)> {
+    let first = all.partition_point(|block| block.bytes.start < at);
+    let found = all[first..].iter().take_while(move |block| block.bytes.end <= at + bytes);
+    found.map(move |block| (block, block.bytes.start - at))
 }
 
 /// The blocks of bundles, in the order of their processes' positions.

@@ -114,12 +114,13 @@ impl Sums {
     }
 }
 
-/// The layouts of all processes, by position.
-pub(super) fn layouts(plan: &Plan, sums: &[Sums; 2]) -> Vec<Layout> {
+/// The layouts of all processes, by position. `packs`: what is sent is packed into messages, so
+/// `Send` has no place either.
+pub(super) fn layouts(plan: &Plan, sums: &[Sums; 2], packs: bool) -> Vec<Layout> {
     let each = plan.programs.iter().map(|program| {
         let counters = [&sums[0], &sums[1]].map(|sums| sums.counters(program.me()));
         let mut areas = program.areas();
-        if plan.packs {
+        if packs {
             areas[Area::Send.number()] = 0;
         }
         Layout::new(counters, areas, plan.unit)
@@ -140,7 +141,7 @@ struct Arriving {
 pub(super) struct Buffers {
     pub(super) sends: Parts,
     pub(super) receives: Parts,
-    pub(super) blocks: Blocks,
+    pub(super) blocks: Option<Blocks>,
     pub(super) combine: Option<Combine>,
 }
 
@@ -283,15 +284,19 @@ impl Memory {
 
     /// Packs blocks or unpacks them, if that is how these bytes are moved.
     fn packs(&mut self, set: usize, (from, to): (Place, Place), bytes: usize) -> bool {
-        let (list, own, other) = match (from.area, to.area) {
-            _ if self.buffers.blocks.is_empty() => return false,
-            (Area::Send, _) => (Blocks::PACKED, from, to),
-            (_, Area::Receive) => (Blocks::UNPACKED, to, from),
-            _ => return false,
-        };
-        let packed = self.address(set, other);
+        if self.buffers.blocks.is_none() {
+            return false;
+        }
+        let sends = from.area == Area::Send;
+        let packed = self.address(set, if sends { to } else { from });
+        let Some(blocks) = &self.buffers.blocks else { return false };
         // SAFETY: as in `move_blocks`. Buffers of the application belong to the collective.
-        unsafe { self.buffers.blocks.run(list, own.at as usize, bytes, packed) };
+        unsafe {
+            match sends {
+                true => blocks.pack(from.at as usize, bytes, packed),
+                false => blocks.unpack(to.at as usize, bytes, packed),
+            }
+        }
         true
     }
 

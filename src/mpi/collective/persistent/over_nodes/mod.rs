@@ -14,7 +14,7 @@ mod window;
 
 use super::bundles::Bundles;
 use super::movement::{Exchanged, Movement, RANKS_MAX};
-use super::{NotServed, gather, gather_all};
+use super::{NotServed, gather};
 use crate::collective::nodes::Repeated;
 use crate::mpi::abi::sys::*;
 use crate::mpi::collective::communicators::Carrier;
@@ -25,7 +25,7 @@ use crate::runtime::registry::Registry;
 use crate::transport::shm;
 use blocks::Blocks;
 use memory::{Access, Buffers, Memory, Sums, Terms, layouts};
-use plan::{Order, Plan};
+use plan::{Order, Plan, Shape};
 pub(crate) use window::{WindowCalls, free_windows};
 pub(in crate::mpi::collective) use window::{forget, free_windows_of, use_calls};
 
@@ -143,34 +143,23 @@ pub(super) fn set_up_halo(
     bundles: Option<&Bundles<'_>>,
 ) -> Result<Box<dyn PersistentCollective>, NotServed> {
     let left = |reason| Err(NotServed::LeftToHost(reason));
-    let ranks = carrier.ranks as usize;
     if carrier.ranks > RANKS_MAX {
         return left("the communicator has more than 64 processes");
     }
-    // Whether there are any; then the bytes to each process and from each.
-    let mut mine = vec![0; 1 + 2 * ranks];
-    if let Some(Bundles { sent, received }) = bundles {
-        mine[0] = 1;
-        for (first, bundles) in [(1, sent), (1 + ranks, received)] {
-            bundles.iter().for_each(|one| mine[first + one.peer as usize] = one.bytes());
-        }
-    }
-    let all = gather_all(carrier, &mine);
-    let of = |rank: usize| &all[rank * mine.len()..][..mine.len()];
-    if carrier.failed || (0..ranks).any(|rank| of(rank)[0] == 0) {
+    let movement = bundles.map(|bundles| bundles.movement(carrier.ranks as usize));
+    let Some(exchanged) = Exchanged::of(carrier, movement.as_ref()) else {
+        return left("the host could not exchange the lengths of blocks");
+    };
+    let (true, Some(bundles), Some(movement)) = (exchanged.all_can(), bundles, movement) else {
         return left("the processes of a node share no memory");
-    }
-    let sent = |from: usize, to: usize| of(from)[1 + to];
-    let received = |from: usize, to: usize| of(to)[1 + ranks + from];
-    let mut pairs = (0..ranks * ranks).map(|at| (at / ranks, at % ranks));
-    if pairs.any(|(from, to)| sent(from, to) != received(from, to)) {
+    };
+    if !exchanged.lengths_match() {
         return left("a process sends more or less than another receives");
     }
-    let rank = |at: u32| order.ranks[at as usize] as usize;
-    let Some(plan) = Plan::halo(&order, |from, to| sent(rank(from), rank(to))) else {
+    let Some(plan) = Plan::of(Shape::Exchange, &order, &exchanged, &movement) else {
         return left("its blocks between nodes are too long");
     };
-    let blocks = bundles.map(|bundles| Blocks::new(bundles, &order)).unwrap_or_default();
+    let blocks = Some(Blocks::new(bundles, &order));
     make(carrier, order, plan, Buffers { blocks, ..Buffers::default() })
 }
 
@@ -182,7 +171,8 @@ fn make(
     buffers: Buffers,
 ) -> Result<Box<dyn PersistentCollective>, NotServed> {
     let sums = [Sums::of(&order, &plan.programs), Sums::of(&order, &plan.gates)];
-    let layouts = layouts(&plan, &sums);
+    let packs = buffers.blocks.is_some();
+    let layouts = layouts(&plan, &sums, packs);
     if layouts.iter().any(|layout| layout.bytes() > MEMORY_MAX) {
         return Err(NotServed::LeftToHost("its buffers between the nodes would be too long"));
     }
@@ -200,7 +190,7 @@ fn make(
     let Some(bases) = bases.filter(|_| !carrier.failed && !all.contains(&[0])) else {
         return Err(NotServed::LeftToHost("the processes of a node share no memory"));
     };
-    let Plan { programs, gates, unit, packs } = plan;
+    let Plan { programs, gates, unit } = plan;
     let program = |all: Vec<_>| all.into_iter().nth(me as usize);
     let main = program(programs).expect("each process has a program");
     let [_, received, ..] = main.areas();

@@ -49,9 +49,6 @@ pub(super) struct Plan {
     pub(super) gates: Vec<Program>,
     /// Bytes for which each byte of a program stands: those of an element that is reduced.
     pub(super) unit: usize,
-    /// `Send` and `Receive` are not memory: what they have is packed from the application's buffers
-    /// and unpacked to them.
-    pub(super) packs: bool,
 }
 
 /// Radix of trees and rounds between nodes.
@@ -102,39 +99,10 @@ fn barriers(placement: &Placement) -> Vec<Program> {
     (0..placement.ranks()).map(|me| barrier(placement, me, RADIX)).collect()
 }
 
-/// The gates of programs that may need them.
-fn gates(placement: &Placement, is_gated: bool) -> Vec<Program> {
-    if is_gated { barriers(placement) } else { Vec::new() }
-}
-
-/// The programs of an exchange of blocks of these sizes, and whether they need gates.
-fn exchange(placement: &Placement, size: &impl Fn(u32, u32) -> u32) -> (Vec<Program>, bool) {
-    let plans: Vec<NodePlan<'_>> =
-        (0..placement.nodes()).map(|node| NodePlan::new(placement, node, size)).collect();
-    let program = |me| {
-        let node = placement.node_of(me) as usize;
-        plans[node].program(me, |to| plans[to as usize].arrivals()[node])
-    };
-    ((0..placement.ranks()).map(program).collect(), needs_gate(placement, size))
-}
-
 impl Plan {
     /// Of a barrier.
     pub(super) fn barrier(order: &Order) -> Self {
-        Plan { programs: barriers(&order.placement), gates: Vec::new(), unit: 1, packs: false }
-    }
-
-    /// Of a halo exchange between nodes, with blocks of these sizes by position. None are between
-    /// processes of a node. `None`, in all processes: it is too long for programs.
-    pub(super) fn halo(order: &Order, size: impl Fn(u32, u32) -> u64) -> Option<Self> {
-        let all = || 0..order.placement.ranks();
-        let bytes = all().flat_map(|from| all().map(move |to| (from, to)));
-        let sum = bytes.fold(0, |sum: u64, (from, to)| sum.saturating_add(size(from, to)));
-        if sum > AREA_MAX as u64 {
-            return None;
-        }
-        let (programs, is_gated) = exchange(&order.placement, &|from, to| size(from, to) as u32);
-        Some(Plan { programs, gates: gates(&order.placement, is_gated), unit: 1, packs: true })
+        Plan { programs: barriers(&order.placement), gates: Vec::new(), unit: 1 }
     }
 
     /// Of a collective of this shape. `None`, in all processes: it is too long for programs.
@@ -177,9 +145,18 @@ impl Plan {
                 let programs = all().map(|me| allgather(placement, me, &sizes)).collect();
                 (programs, !(0..nodes).all(of_node))
             }
-            Shape::Exchange => exchange(placement, &size),
+            Shape::Exchange => {
+                let plans: Vec<NodePlan<'_>> =
+                    (0..nodes).map(|node| NodePlan::new(placement, node, &size)).collect();
+                let program = |me| {
+                    let node = placement.node_of(me) as usize;
+                    plans[node].program(me, |to| plans[to as usize].arrivals()[node])
+                };
+                (all().map(program).collect(), needs_gate(placement, &size))
+            }
         };
-        Some(Plan { programs, gates: gates(placement, is_gated), unit, packs: false })
+        let gates = if is_gated { barriers(placement) } else { Vec::new() };
+        Some(Plan { programs, gates, unit })
     }
 }
 
