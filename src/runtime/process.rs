@@ -59,19 +59,19 @@ impl State {
 
     #[inline(never)]
     fn serve_contacted(&mut self) {
-        let State { network, windows, contacted, .. } = self;
+        let State { network, windows, contacted, host, .. } = self;
         network.hold();
         for id in contacted.drain(..) {
-            take_contact(windows, id);
+            take_contact(windows, id, host);
         }
         network.send_held();
     }
 }
 
-/// Handles what has arrived for a window in which this process has nothing in flight: answers
-/// packets at once if that is all, and has the next sweeps visit the window otherwise.
-pub(super) fn take_contact(windows: &mut Registry, id: WindowId) {
-    if !windows.get_mut(id).is_some_and(Window::serves_contact) {
+/// Handles what has arrived for a window that sweeps do not visit: answers packets at once if that
+/// is all, and has the next sweeps visit the window otherwise.
+pub(super) fn take_contact(windows: &mut Registry, id: WindowId, host: &Host) {
+    if !windows.get_mut(id).is_some_and(|window| window.serves_contact(host)) {
         windows.attend(id);
     }
 }

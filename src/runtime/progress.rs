@@ -8,7 +8,7 @@ use super::continuations::{self, Thread, any_runnable};
 use super::looks::Pace;
 use super::pause;
 use super::process::{Guard, Host, State, enter, is_wanted, multiple, try_enter};
-use super::registry::{Attended, WindowId, nothing_attended};
+use super::registry::{Attendance, Attended, WindowId, nothing_attended};
 use super::window::Window;
 use crate::transport::am::context::any_in_use;
 use crate::transport::shm;
@@ -108,13 +108,24 @@ fn sweep_some(state: &mut State, with_network: bool) -> bool {
     if must_check() {
         any |= state.windows.check_next(&host);
     }
+    state.windows.pass_resting();
     let mut at = 0;
     state.network.hold();
     loop {
         match state.windows.attended(at, &host) {
             Attended::Busy { window, moved } => {
                 any |= moved;
-                any |= !window.only_sends() && window.advance(&host);
+                match window.only_sends() {
+                    None => {
+                        window.attendance = Attendance::Full;
+                        any |= window.advance(&host);
+                    }
+                    Some(false) => {}
+                    Some(true) => {
+                        state.windows.rest(at);
+                        continue;
+                    }
+                }
                 at += 1;
             }
             Attended::Idle { moved } => any |= moved,

@@ -1,25 +1,27 @@
 //! The windows of this process: those that this library serves, and those left to the host.
 
 mod alone;
+mod attendance;
 mod duplicates;
 
 use std::hash::{BuildHasherDefault, Hasher};
 use std::num::NonZeroU64;
 use std::ops::{Index, IndexMut};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 
 use super::checked::note_change;
 use super::fast_path::{self, MappedTarget};
-use super::process::{Host, forget_order};
+use super::process::forget_order;
 use super::transport::with_port;
 use super::window::{HostHandle, Window};
 use crate::engine::Rank;
 use crate::engine::slab::{Key, Slab};
 use crate::transport::shm::protocol::{load_waits, order_load};
-use crate::transport::shm::{self, doorbell::slot};
+use crate::transport::shm::doorbell::slot;
 pub(crate) use alone::is_alone;
+pub(crate) use attendance::{Attendance, Attended, nothing_attended};
 
 /// A window of this process, by number.
 ///
@@ -64,16 +66,6 @@ pub(crate) enum HandleState {
     Freed,
 }
 
-/// A place in the list of windows that a sweep visits.
-pub(crate) enum Attended<'a> {
-    /// A window with work. `moved`: some of its requests were reported just now.
-    Busy { window: &'a mut Window, moved: bool },
-    /// A window without work. It has just left the list, and another window has its place.
-    Idle { moved: bool },
-    /// The list ends before this place.
-    End,
-}
-
 /// Hashes a handle: MPICH's differ in the low bits, Open MPI's are addresses.
 #[derive(Default)]
 pub(crate) struct HandleHasher(u64);
@@ -96,10 +88,6 @@ impl Hasher for HandleHasher {
 
 /// Most freed handles that are remembered, so that a program may make and free windows forever.
 const MAX_FREED: usize = 1 << 16;
-/// If more windows than this are attended, a window without work is armed at once. Polling all of
-/// them for a while would cost more than the doorbell.
-const MAX_POLLED_LONGER: usize = 4;
-
 /// Calls that do not wait between two sweeps.
 const CALLS_PER_SWEEP: u32 = 64;
 
@@ -108,20 +96,11 @@ pub(super) const NO_HANDLE: u64 = u64::MAX;
 
 /// The last handle whose window was found to be left to the host.
 static LEFT_TO_HOST: AtomicU64 = AtomicU64::new(NO_HANDLE);
-/// Number of attended windows.
-static ATTENDED: AtomicUsize = AtomicUsize::new(0);
-
 /// Whether this is the window that was last found to be left to the host. Calls check it before
 /// they enter the runtime, so such a window costs them only this check.
 #[inline(always)]
 pub(crate) fn is_left_to_host(handle: HostHandle) -> bool {
     LEFT_TO_HOST.load(Ordering::Acquire) == handle.0
-}
-
-/// Whether a sweep would visit no window. Hooks check it before they enter the runtime.
-#[inline(always)]
-pub(crate) fn nothing_attended() -> bool {
-    ATTENDED.load(Ordering::Acquire) == 0
 }
 
 /// All windows that interposed constructors have made, by handle. Owns those that we serve.
@@ -131,6 +110,12 @@ pub(crate) struct Registry {
     /// Windows that were called or contacted since they were last found without work. Sweeps visit
     /// only these.
     attended: Vec<WindowId>,
+    /// Windows that left the list above with something in flight, which only messages move.
+    resting: Vec<WindowId>,
+    /// The window of the present call rested or was idle before it.
+    was_woken: bool,
+    /// Sweeps since polls were last counted for those.
+    passed_resting: u32,
     /// Windows whose peers can ring, by their slot at the doorbell.
     by_doorbell: HashMap<u32, Vec<WindowId>, BuildHasherDefault<HandleHasher>>,
     /// The slot that [`check_next`](Registry::check_next) visits next.
@@ -149,6 +134,9 @@ impl Registry {
             windows: WindowSlab::new(),
             handles: HashMap::with_hasher(BuildHasherDefault::new()),
             attended: Vec::new(),
+            resting: Vec::new(),
+            was_woken: false,
+            passed_resting: 0,
             by_doorbell: HashMap::with_hasher(BuildHasherDefault::new()),
             next_checked: 0,
             shared: 0,
@@ -177,7 +165,10 @@ impl Registry {
     #[inline(always)]
     pub(crate) fn call(&mut self, handle: HostHandle) -> bool {
         match self.windows.last(handle.0) {
-            Some(window) if window.attended => true,
+            Some(window) if window.attendance == Attendance::Full => {
+                self.was_woken = false;
+                true
+            }
             _ => self.look_up(handle),
         }
     }
@@ -360,14 +351,14 @@ impl Registry {
     #[inline(never)]
     fn look_up(&mut self, handle: HostHandle) -> bool {
         if self.windows.last(handle.0).is_some() {
-            self.attend(self.windows.last_id);
+            self.wake(self.windows.last_id);
             return true;
         }
         match self.state(handle) {
             Some(HandleState::Ours(id, lane)) => {
                 self.select(id, lane);
                 self.windows.set_last(id);
-                self.attend(id);
+                self.wake(id);
                 true
             }
             Some(HandleState::Host) => {
@@ -383,27 +374,6 @@ impl Registry {
         self.handles.get(&handle.0).copied()
     }
 
-    /// Has the next sweeps visit this window.
-    #[inline(never)]
-    pub(crate) fn attend(&mut self, id: WindowId) {
-        let Some(window) = self.windows.get_mut(id) else { return };
-        if !window.attended {
-            window.attended = true;
-            self.attended.push(id);
-            self.publish_attended();
-        }
-    }
-
-    /// Whether no flush of any window has anything to wait for. Windows with operations in flight
-    /// are attended.
-    #[inline]
-    pub(crate) fn nothing_to_flush(&self) -> bool {
-        let flushed = |id: &WindowId| {
-            self.windows.get(*id).is_none_or(|window| window.engine.has_nothing_to_flush())
-        };
-        self.attended.iter().all(flushed)
-    }
-
     /// A window that may have been freed.
     #[inline]
     pub(crate) fn get(&self, id: WindowId) -> Option<&Window> {
@@ -414,55 +384,6 @@ impl Registry {
     #[inline]
     pub(crate) fn get_mut(&mut self, id: WindowId) -> Option<&mut Window> {
         self.windows.get_mut(id)
-    }
-
-    fn publish_attended(&self) {
-        ATTENDED.store(self.attended.len(), Ordering::Release);
-    }
-
-    /// The window at this place of the list that a sweep goes through.
-    #[inline]
-    pub(crate) fn attended(&mut self, at: usize, host: &Host) -> Attended<'_> {
-        let Some(id) = self.attended.get(at).copied() else { return Attended::End };
-        let window = self.windows.get_mut(id).expect("attended windows are live");
-        // A call may have completed a request and left nothing to wait for: report first.
-        let moved = window.report(host);
-        if window.is_idle(self.attended.len() > MAX_POLLED_LONGER) {
-            window.attended = false;
-            self.attended.swap_remove(at);
-            ATTENDED.store(self.attended.len(), Ordering::Release);
-            return Attended::Idle { moved };
-        }
-        Attended::Busy { window, moved }
-    }
-
-    /// Attends the windows that peers have contacted since the last call.
-    #[cold]
-    pub(crate) fn attend_rung(&mut self) {
-        shm::take_rung(|slot| {
-            for id in self.by_doorbell.get(&slot).into_iter().flatten() {
-                let Some(window) = self.windows.get_mut(*id) else { continue };
-                if window.was_contacted() && !window.attended {
-                    window.attended = true;
-                    self.attended.push(*id);
-                }
-            }
-        });
-        self.publish_attended();
-    }
-
-    /// Polls one window that is not attended, in turn, to serve a peer that could not ring the
-    /// doorbell. True if anything moved.
-    #[cold]
-    pub(crate) fn check_next(&mut self, host: &Host) -> bool {
-        let Some((slot, id)) = self.windows.next_from(self.next_checked) else { return false };
-        self.next_checked = slot + 1;
-        let window = self.windows.get_mut(id).expect("a live window");
-        let moved = !window.attended && window.advance(host);
-        if moved {
-            self.attend(id);
-        }
-        moved
     }
 
     /// A window in which an open lock is not held yet. To be used within a call on a window.
@@ -513,8 +434,7 @@ impl Registry {
         let window = self.windows.remove(id)?;
         self.mark_freed(window.handle, HandleState::Ours(id, 0));
         self.shared -= usize::from(window.size > 1);
-        self.attended.retain(|other| *other != id);
-        self.publish_attended();
+        self.forget_attended(id);
         if let Some(number) = window.port.number()
             && let Some(windows) = self.by_doorbell.get_mut(&slot(number))
         {

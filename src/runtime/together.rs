@@ -29,16 +29,23 @@ fn drive(window: &mut Window, host: &Host) {
     }
 }
 
-/// Takes in what has arrived for a window, and drives it if that was not all.
-fn take_contact(windows: &mut Registry, id: WindowId, host: &Host) {
-    let Some(window) = windows.get_mut(id) else { return };
+/// Takes in what has arrived for a window, and drives it if that was not all. True if the window
+/// rests, as before.
+fn take_contact(windows: &mut Registry, id: WindowId, host: &Host) -> bool {
+    let Some(window) = windows.get_mut(id) else { return false };
     if window.engine.has_nothing_to_flush() {
-        return process::take_contact(windows, id);
+        process::take_contact(windows, id, host);
+        return false;
     }
-    if !window.take_packets(host) {
+    let served = window.take_packets(host);
+    if !served {
         drive(window, host);
     }
-    windows.attend(id);
+    let rests = served && window.still_rests();
+    if !rests {
+        windows.attend(id);
+    }
+    rests
 }
 
 impl Looks {
@@ -66,10 +73,10 @@ impl Looks {
             needs_driving(window)
         });
         for id in contacted.drain(..) {
-            take_contact(windows, id, host);
+            let rests = take_contact(windows, id, host);
             let Some(window) = windows.get_mut(id) else { continue };
             seen(window);
-            if needs_driving(window) && !driven.contains(&id) {
+            if !rests && needs_driving(window) && !driven.contains(&id) {
                 driven.push(id);
             }
         }
@@ -163,8 +170,11 @@ impl Flushes {
         is_concerned: impl Fn(&Window) -> bool,
     ) -> (Self, Looks) {
         let State { windows, checked, network, .. } = state;
-        let mut flushes = Flushes { target, awaited: Vec::new(), left: 0, any_broken: false };
+        let most = checked.windows().len();
+        let awaited = Vec::with_capacity(most);
+        let mut flushes = Flushes { target, awaited, left: 0, any_broken: false };
         let mut looks = Looks::default();
+        let mut at_rest = Vec::with_capacity(most);
         network.hold();
         for (id, _) in checked.windows() {
             let Some(window) = windows.get_mut(*id).filter(|window| is_concerned(window)) else {
@@ -174,17 +184,25 @@ impl Flushes {
                 // The call has named the window twice.
                 continue;
             }
-            window.send_waiting();
+            let rests = window.only_sends() == Some(true);
+            if !rests {
+                window.send_waiting();
+            }
             window.waiting += 1;
             flushes.awaited.push(*id);
             flushes.left += 1;
-            if needs_driving(window) {
+            if !rests && needs_driving(window) {
                 looks.driven.push(*id);
             }
             flushes.end_if_done(window);
-            windows.attend(*id);
+            if rests {
+                at_rest.push(*id);
+            } else {
+                windows.attend(*id);
+            }
         }
         network.send_held();
+        windows.rest_all(&at_rest);
         (flushes, looks)
     }
 

@@ -60,6 +60,13 @@ impl Members {
         self.node_ranks.len() as u32
     }
 
+    /// Whether another process reaches this one through shared memory.
+    #[inline]
+    #[must_use]
+    pub fn has_mates(&self) -> bool {
+        self.use_shm && self.count() > 1
+    }
+
     /// Rank in the segment of a process of the window, if it shares the segment.
     #[inline]
     #[must_use]

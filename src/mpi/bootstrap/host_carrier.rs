@@ -24,7 +24,7 @@ const POSTED: usize = 8;
 /// Sends in flight from which on the carrier is busy.
 const BUSY: usize = 256;
 /// Most packets kept for reuse.
-const MAX_SPARE: usize = 64;
+const MAX_SPARE: usize = 256;
 /// Polls for sends in flight when the carrier closes. Bounded, since sends to a process that has
 /// died may never complete.
 const CLOSING_POLLS: u32 = 1 << 20;

@@ -61,6 +61,7 @@ pub(crate) fn communicate(
         issue(window, &op)?;
         window.count_operation();
         window.update_fast_path(op.target);
+        guard.windows.end_operation(op.target);
     }
     if guard.windows.count_call() {
         sweep_between_calls(&mut guard);

@@ -18,6 +18,7 @@ use super::fast_path::{self, Access, FastPath, MappedTarget};
 use super::looks::{Lead, Spacing};
 use super::process::{Host, multiple};
 use super::recorded::Recorder;
+use super::registry::Attendance;
 use super::transport::{Transport, with_port};
 use crate::engine::{self, Notified, Rank, RequestId, SyncError, Watch};
 use crate::transport::shm::protocol::{AccumulateAddress, order_completed};
@@ -153,8 +154,10 @@ pub(crate) struct Window {
     pub(super) fast_path: Option<&'static FastPath>,
     /// Targets that were accessed by load and store.
     known_targets: KnownTargets,
-    /// The window is in the registry's list of attended windows.
-    pub(super) attended: bool,
+    /// Whether sweeps visit the window.
+    pub(super) attendance: Attendance,
+    /// The window is in the registry's list of windows that rest.
+    pub(super) resting: bool,
     /// A flush of several windows waits for this one.
     pub(super) flush_awaited: bool,
     /// Operations still to be issued until one waits for the posts of its epoch's targets.
@@ -224,7 +227,8 @@ impl Window {
             warned_of_locks: false,
             fast_path,
             known_targets: KnownTargets::default(),
-            attended: false,
+            attendance: Attendance::No,
+            resting: false,
             flush_awaited: false,
             operations_before_posts: 0,
             lead: Lead::default(),
@@ -499,10 +503,10 @@ impl Window {
         }
     }
 
-    /// Whether sweeps visit the window.
+    /// Whether sweeps drive all of the window that may move.
     #[inline]
     pub(crate) fn is_attended(&self) -> bool {
-        self.attended
+        self.attendance == Attendance::Full
     }
 
     /// One bounded sweep over this window.
@@ -531,7 +535,7 @@ impl Window {
     }
 
     #[inline]
-    fn count_polls(&mut self, polls: u32) {
+    pub(super) fn count_polls(&mut self, polls: u32) {
         self.polls_since_clock += polls;
         if self.polls_since_clock >= POLLS_PER_CLOCK {
             self.check_clock();
@@ -653,7 +657,7 @@ const POLLS_BEFORE_ARMING: u32 = 256;
 const KEPT: usize = 1024;
 /// Polls between two readings of the clock: few, since on an oversubscribed node a poll that yields
 /// may take milliseconds.
-const POLLS_PER_CLOCK: u32 = 1 << 8;
+pub(super) const POLLS_PER_CLOCK: u32 = 1 << 8;
 /// Polls that a test counts as, since a program may compute for long between two tests.
 const POLLS_OF_A_TEST: u32 = POLLS_PER_CLOCK / 4;
 /// Time after which a wait is logged and its peers are probed.

@@ -1,9 +1,10 @@
 //! Polls of calls that expect what they wait for soon.
 
 use super::Window;
-use crate::engine::{Outcome, RequestId};
+use crate::engine::{Outcome, Rank, RequestId};
 use crate::runtime::process::Host;
 use crate::runtime::progress::oversubscribed;
+use crate::runtime::registry::Attendance;
 use crate::runtime::transport::{Transport, with_port};
 
 /// Polls for peers that are about to answer: about a microsecond.
@@ -86,9 +87,23 @@ impl Window {
     /// Handles packets that have arrived, and answers them, if sweeps do not visit the window. True
     /// if that is all there is to do; otherwise they must visit it.
     #[inline]
-    pub(in crate::runtime) fn serves_contact(&mut self) -> bool {
+    pub(in crate::runtime) fn serves_contact(&mut self, host: &Host) -> bool {
+        match self.attendance {
+            Attendance::Full => return false,
+            Attendance::No if !self.resting => {}
+            _ => return self.take_packets(host) && self.still_rests(),
+        }
         let Transport::Routed(port) = &mut self.port else { return false };
-        !self.attended && port.serve_packets()
+        port.serve_packets()
+    }
+
+    /// Whether the window still rests after packets for it have been taken in.
+    #[inline]
+    pub(in crate::runtime) fn still_rests(&self) -> bool {
+        let Transport::Routed(port) = &self.port else { return false };
+        self.attendance != Attendance::Full
+            && port.is_at_rest()
+            && self.engine.awaits_only_port()
     }
 
     /// Handles packets that have arrived in a window with operations in flight. True if that is all
@@ -102,16 +117,35 @@ impl Window {
         served
     }
 
-    /// As [`advance`](Self::advance), for a window that waits for other nodes only. False: the
-    /// window must be advanced.
+    /// As [`advance`](Self::advance), for a window that waits for other nodes only. `None`: the
+    /// window must be advanced. Otherwise, whether sweeps need not visit it until a message arrives
+    /// or a node-mate rings.
     #[inline]
-    pub(in crate::runtime) fn only_sends(&mut self) -> bool {
-        let Transport::Routed(port) = &mut self.port else { return false };
-        if !self.engine.awaits_only_port() || !port.only_sends() {
-            return false;
+    pub(in crate::runtime) fn only_sends(&mut self) -> Option<bool> {
+        let Transport::Routed(port) = &mut self.port else { return None };
+        let rested = match self.attendance {
+            Attendance::No => self.resting,
+            Attendance::ToSend => true,
+            Attendance::Full => false,
+        };
+        let only_sends = if rested {
+            port.sends()
+        } else {
+            self.engine.awaits_only_port() && port.only_sends()
+        };
+        if !only_sends {
+            return None;
         }
+        let rests = port.rests();
         self.count_poll();
-        true
+        Some(rests)
+    }
+
+    /// Whether only a message to `target` waits in this window, which rested or was idle before its
+    /// last operation.
+    pub(in crate::runtime) fn only_message_waits(&self, target: Rank) -> bool {
+        let Transport::Routed(port) = &self.port else { return false };
+        port.goes_by_message(target) && self.engine.awaits_only_port()
     }
 
     /// Takes in what has arrived from other nodes, and answers it. Enough for a window that waits

@@ -335,6 +335,13 @@ impl Protocol {
         self.peers[peer.at()].is_idle()
     }
 
+    /// Whether [`drive`](Self::drive) has anything to do for a peer after a packet of it.
+    #[inline]
+    #[must_use]
+    pub fn has_work(&self, peer: PeerId) -> bool {
+        self.peers[peer.at()].has_work()
+    }
+
     /// Whether an access to a lock word has no answer yet.
     #[inline]
     #[must_use]

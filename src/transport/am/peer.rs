@@ -338,15 +338,27 @@ impl Peer {
         false
     }
 
+    /// Whether the peer waits for an acknowledgement, or soon for credits.
+    #[inline]
+    fn owes(&self) -> bool {
+        self.ack_due
+            || self.unattached.is_some()
+            || self.taken - self.taken_reported >= CREDITS / 2
+            || self.ack_wanted_up_to > self.done_reported && self.complete() > self.done_reported
+    }
+
+    /// Whether the next poll has anything to do for this peer, after a packet of it.
+    #[inline]
+    pub(super) fn has_work(&self) -> bool {
+        !self.is_idle() || self.owes()
+    }
+
     /// Sends the waiting packets. If there are none, and an acknowledgement is due to the peer or
     /// needed from it, sends an empty packet.
     pub(super) fn flush_or_ack(&mut self, channel: &mut impl Channel) {
         let ask = self.is_time_to_ask();
         self.flush(channel, ask);
-        let owes = self.ack_due
-            || self.unattached.is_some()
-            || self.taken - self.taken_reported >= CREDITS / 2
-            || self.ack_wanted_up_to > self.done_reported && self.complete() > self.done_reported;
+        let owes = self.owes();
         let asks =
             ask && self.ack_requested < self.issued && self.out.is_none() && self.queue.is_empty();
         // Nothing may follow a close. All processes were quiet before it, so nothing is missing.

@@ -4,6 +4,7 @@
 //! or only awaits acknowledgements, that takes several times as long as handling the packet.
 
 use super::{PACKETS_PER_POLL, Router};
+use crate::engine::Rank;
 
 impl Router {
     /// Handles packets that have arrived, and answers them. True if that is all there is to do, and
@@ -19,14 +20,32 @@ impl Router {
             let (mut here, am, packets) = self.here();
             let received = am.receive(packets, &mut here, peer, &packet.bytes);
             self.packets.recycle(packet);
-            self.peers.activate(peer);
+            if self.am.has_work(peer) {
+                self.peers.activate(peer);
+            }
             if let Err(failure) = received {
                 self.fail(peer, &failure);
                 return false;
             }
         }
-        self.drive_peers(false);
+        if !self.peers.are_idle() {
+            self.drive_peers(false);
+        }
         !self.am.take_news() && self.peers.are_idle() && self.packets.host.is_idle()
+    }
+
+    /// Sends what waits to be sent, in a window that rested, or was idle, before operations were
+    /// posted by messages. False: a full poll must follow.
+    pub fn sends(&mut self) -> bool {
+        self.drive_peers(false);
+        !self.broken && !self.am.has_finished()
+    }
+
+    /// Whether an operation to this rank leaves as a message, and nothing else of it waits.
+    #[inline]
+    #[must_use]
+    pub fn goes_by_message(&self, target: Rank) -> bool {
+        self.packets.endpoint.is_none() && !self.broken && self.members.shm_rank(target).is_none()
     }
 
     /// Sends what waits to be sent, if nothing else is to be done for this window until something

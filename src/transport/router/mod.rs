@@ -388,7 +388,8 @@ impl Router {
     }
 
     /// Whether nothing waits to be sent, recycled or, in a failed window, ended.
-    fn is_at_rest(&self) -> bool {
+    #[inline]
+    pub(crate) fn is_at_rest(&self) -> bool {
         self.peers.are_idle() && self.taken.is_empty() && self.broken == self.ended
     }
 
@@ -405,7 +406,7 @@ impl Router {
     #[inline]
     #[must_use]
     pub fn waits_for_messages(&self) -> bool {
-        self.members.count() == 1 && self.is_at_rest() && self.endpoint().is_none()
+        !self.has_mates() && self.is_at_rest() && self.endpoint().is_none()
     }
 
     /// Whether no operation of this window moves until a message or an RDMA event has arrived for
@@ -416,17 +417,25 @@ impl Router {
         self.awaits_only_contact() && !self.shm.has_operations()
     }
 
-    /// Whether another process of the window shares the segment.
+    /// Whether no operation of this window moves until a message has arrived for it, after
+    /// [`only_sends`](Self::only_sends) was all there was to do. If so, node-mates ring from now on
+    /// if they want anything.
+    #[inline]
+    pub fn rests(&mut self) -> bool {
+        self.is_at_rest() && (!self.has_mates() || self.shm.is_armed() || self.shm.arm())
+    }
+
+    /// As [`Members::has_mates`].
     #[inline]
     #[must_use]
     pub fn has_mates(&self) -> bool {
-        self.members.count() > 1
+        self.members.has_mates()
     }
 
     /// As [`ShmWindow::is_armed`].
     #[must_use]
     pub fn is_armed(&self) -> bool {
-        self.members.count() > 1 && self.shm.is_armed() && self.awaits_only_contact()
+        self.has_mates() && self.shm.is_armed() && self.awaits_only_contact()
     }
 
     /// As [`ShmWindow::arm`].
