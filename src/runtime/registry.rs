@@ -18,8 +18,8 @@ use super::transport::with_port;
 use super::window::{HostHandle, Window};
 use crate::engine::Rank;
 use crate::engine::slab::{Key, Slab};
-use crate::transport::shm::protocol::{load_waits, order_load};
 use crate::transport::shm::doorbell::slot;
+use crate::transport::shm::protocol::{load_waits, order_load};
 pub(crate) use alone::is_alone;
 pub(crate) use attendance::{Attendance, Attended, nothing_attended};
 
@@ -533,11 +533,11 @@ impl WindowSlab {
     }
 
     /// The window that was called last, if this is its handle, it has accessed a target by load and
-    /// store, and all its processes are on this node: so it accesses all targets in that way.
+    /// store, and does so with all.
     #[inline(always)]
     fn copies(&mut self, handle: u64) -> Option<&mut Window> {
         let found = handle == self.last_handle && self.last_target != Rank::MAX;
-        self.last.as_deref_mut().filter(|window| found && !window.port.uses_network())
+        self.last.as_deref_mut().filter(|window| found && window.port.maps_all())
     }
 
     /// See [`Registry::direct`].

@@ -129,12 +129,16 @@ impl Transport {
         either!(self, port => port.progresses())
     }
 
-    /// Whether put and get to some target are copies by load and store.
+    /// Whether put and get to all processes of the node are copies by load and store.
+    #[inline]
     pub(crate) fn is_mapped(&self) -> bool {
-        match self {
-            Transport::Shm(port) => port.place_of(0).is_some(),
-            Transport::Routed(port) => port.place_of(port.rank()).is_some(),
-        }
+        either!(self, port => port.is_allocated())
+    }
+
+    /// Whether put and get to all processes of the window are.
+    #[inline(always)]
+    pub(crate) fn maps_all(&self) -> bool {
+        matches!(self, Transport::Shm(port) if port.is_allocated())
     }
 
     /// The memory of `rank` in this process, if put and get to it are copies by load and store.

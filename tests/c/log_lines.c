@@ -2,9 +2,16 @@
  * Log messages, which testlist matches: the transport of each kind of window, a wait of more than
  * two seconds [EP-10], epochs open at MPI_Finalize, and a lock on a window with no_locks=true.
  *
- *   log_lines CASE    CASE: windows | wait | open | locks (1 process)
+ *   log_lines CASE    CASE: windows | wait | flush | open | locks (1 process)
  */
 #include "check.h"
+
+/* The delay itself is under test: process 1 computes for longer than the log waits. */
+static void compute(void)
+{
+    for (double end = seconds() + 5; seconds() < end;)
+        ;
+}
 
 int main(int argc, char **argv)
 {
@@ -31,14 +38,35 @@ int main(int argc, char **argv)
             MPI(MPI_Win_post(other, 0, w.win));
             MPI(MPI_Win_wait(w.win));
         } else {
-            /* The delay itself is under test: process 1 computes for longer than the log waits. */
-            for (double end = seconds() + 5; seconds() < end;)
-                ;
+            compute();
             MPI(MPI_Win_start(other, 0, w.win));
             MPI(MPI_Win_complete(w.win));
         }
         MPI(MPI_Group_free(&other));
         window_free(&w);
+    } else if (strcmp(argv[1], "flush") == 0) {
+        /* Between nodes, sweeps do not visit a window that only awaits an answer. Those that check
+           one window in turn come too seldom to it, among so many. */
+        enum { WINDOWS = 256 };
+        Window w[WINDOWS];
+        char byte = 1;
+        MPI_Request request;
+        for (int i = 0; i < WINDOWS; i++)
+            w[i] = window(ALLOCATED, 64, 1);
+        MPI(MPI_Win_lock_all(0, w[0].win));
+        MPI(MPI_Barrier(MPI_COMM_WORLD));
+        if (me == 0) {
+            MPI(MPI_Put(&byte, 1, MPI_CHAR, 1, 0, 1, MPI_CHAR, w[0].win));
+            MPI(MPIX_Win_iflush(1, w[0].win, &request));
+            MPI(MPI_Recv(NULL, 0, MPI_CHAR, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        } else {
+            compute();
+            MPI(MPI_Send(NULL, 0, MPI_CHAR, 0, 0, MPI_COMM_WORLD));
+        }
+        MPI(MPI_Win_unlock_all(w[0].win));
+        for (int i = 0; i < WINDOWS; i++)
+            window_free(&w[i]);
     } else if (strcmp(argv[1], "locks") == 0) {
         MPI_Info info;
         MPI(MPI_Info_create(&info));

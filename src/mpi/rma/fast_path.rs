@@ -302,16 +302,18 @@ fn mapped(
 }
 
 impl<'a> Reached<'a> {
-    /// The target's accumulate lock, if single elements are reduced by load and store.
+    /// If single elements are reduced by load and store: the target's accumulate lock, or `None` if
+    /// this thread alone accesses the window.
     ///
     /// # Safety
     /// The window exists.
     #[inline(always)]
-    unsafe fn accumulate_lock(self) -> Option<&'a AccumulateWords> {
+    unsafe fn accumulate_lock(self) -> Option<Option<&'a AccumulateWords>> {
         match self {
-            Reached::Guarded(ours, rank) => ours.port.accumulate_lock(rank),
+            Reached::Guarded(ours, _) if ours.size == 1 => Some(None),
+            Reached::Guarded(ours, rank) => Some(Some(ours.port.accumulate_lock(rank)?)),
             // SAFETY: the window exists (contract of this function), so its segment is mapped.
-            Reached::Open(access) => unsafe { access.accumulates.get() },
+            Reached::Open(access) => Some(Some(unsafe { access.accumulates.get() }?)),
         }
     }
 }
@@ -403,9 +405,10 @@ pub(crate) unsafe fn compare_and_swap(
     let len = u64::from(datatype.span);
     let there = reach(result, disp, memory, len)?;
     let (new, expected, result) = (origin.cast(), compare.cast(), result.cast_mut().cast());
-    let _held = lock.lock(there as u64 - memory.base, len);
+    let _held = lock.map(|lock| lock.lock(there as u64 - memory.base, len));
     // SAFETY: `reach` has checked that `len` bytes lie in memory that the port has mapped; the
-    // buffers are the application's for one element. The accumulate lock is held.
+    // buffers are the application's for one element. The accumulate lock is held, if others may
+    // access the window.
     unsafe { compare_swap(there, expected, new, result, len as usize) };
     Some(MPI_SUCCESS)
 }

@@ -101,9 +101,7 @@ impl Window {
     #[inline]
     pub(in crate::runtime) fn still_rests(&self) -> bool {
         let Transport::Routed(port) = &self.port else { return false };
-        self.attendance != Attendance::Full
-            && port.is_at_rest()
-            && self.engine.awaits_only_port()
+        self.attendance != Attendance::Full && port.is_at_rest() && self.engine.awaits_only_port()
     }
 
     /// Handles packets that have arrived in a window with operations in flight. True if that is all
@@ -128,11 +126,8 @@ impl Window {
             Attendance::ToSend => true,
             Attendance::Full => false,
         };
-        let only_sends = if rested {
-            port.sends()
-        } else {
-            self.engine.awaits_only_port() && port.only_sends()
-        };
+        let only_sends =
+            if rested { port.sends() } else { self.engine.awaits_only_port() && port.only_sends() };
         if !only_sends {
             return None;
         }

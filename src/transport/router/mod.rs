@@ -316,8 +316,14 @@ impl Router {
         self.members.segment_rank(rank).and_then(|rank| self.shm.address_of(rank))
     }
 
-    /// The mapped memory of `rank` in an allocated window: its address in this process, its bytes
-    /// and its displacement unit.
+    /// As [`ShmWindow::is_allocated`].
+    #[inline]
+    #[must_use]
+    pub fn is_allocated(&self) -> bool {
+        self.shm.is_allocated()
+    }
+
+    /// As [`ShmWindow::place_of`].
     #[inline]
     #[must_use]
     pub fn place_of(&self, rank: Rank) -> Option<(Addr, u64, u32)> {

@@ -13,13 +13,14 @@ use super::protocol::AccumulateWords;
 /// Bytes combined in one hold of the lock.
 pub(super) const LOCK_HOLD_BYTES: usize = 64 * 1024;
 
-/// Accumulate on mapped memory at displacement `disp`; get_accumulate if there is a `result`.
+/// Accumulate on mapped memory at displacement `disp`; get_accumulate if there is a `result`. No
+/// `lock`: this thread alone accesses the memory of the window.
 ///
 /// # Safety
 /// As [`Combine::fetch_apply`], but others may access `target` under its lock.
 #[inline(always)]
 pub(crate) unsafe fn accumulate(
-    lock: &AccumulateWords,
+    lock: Option<&AccumulateWords>,
     combine: &Combine,
     input: *const u8,
     (target, disp): (*mut u8, u64),
@@ -30,7 +31,7 @@ pub(crate) unsafe fn accumulate(
     let mut at = 0;
     loop {
         let part = piece.min(len - at);
-        let _held = lock.lock(disp.wrapping_add(at as u64), part as u64);
+        let _held = lock.map(|lock| lock.lock(disp.wrapping_add(at as u64), part as u64));
         // SAFETY: `at + part <= len`, so the parts lie in the buffers, which are valid by this
         // function's contract. The lock keeps others from `target`.
         unsafe {

@@ -212,7 +212,7 @@ impl ShmWindow {
     /// The lock of `rank`'s memory for accumulates, which are applied by load and store.
     #[inline(always)]
     pub(crate) fn accumulate_lock(&self, rank: Rank) -> Option<&AccumulateWords> {
-        self.allocated.then(|| &self.mapped.parts.rank(rank).accumulate_lock)
+        self.load_store(rank).then(|| &self.mapped.parts.rank(rank).accumulate_lock)
     }
 
     /// Whether the `len` bytes at `at` of this process's memory may be accessed: they lie in its
@@ -266,12 +266,20 @@ impl ShmWindow {
         there.then(|| Addr(self.mapped_memory(rank) as usize))
     }
 
-    /// Allocated windows: address of the memory of `rank` here, its bytes, and its displacement
-    /// unit.
+    /// Address of the memory of `rank` here, its bytes and displacement unit, if it is mapped: in
+    /// allocated windows, and own memory in created ones.
     #[must_use]
     pub fn place_of(&self, rank: Rank) -> Option<(Addr, u64, u32)> {
         let (size, unit) = self.extent_of(rank);
-        self.allocated.then(|| (Addr(self.mapped_memory(rank) as usize), size, unit))
+        let is_mapped = self.load_store(rank) && self.attached.is_none();
+        is_mapped.then(|| (Addr(self.mapped_memory(rank) as usize), size, unit))
+    }
+
+    /// Whether the processes of the node map each other's memory.
+    #[inline]
+    #[must_use]
+    pub fn is_allocated(&self) -> bool {
+        self.allocated
     }
 
     /// Created windows: copies by cross-memory attach, if that is how [`Port::post`] would complete
@@ -299,6 +307,7 @@ impl ShmWindow {
     }
 
     /// Whether this process reaches the memory of `rank` by load and store, as it does its own.
+    #[inline]
     #[must_use]
     pub fn load_store(&self, rank: Rank) -> bool {
         self.allocated || rank == self.me
@@ -342,7 +351,7 @@ impl ShmWindow {
     /// A counter of a process whose memory is mapped here, if it has one of this index.
     #[inline(always)]
     pub(crate) fn counter_of(&self, rank: Rank, index: u32) -> Option<Counter<'_>> {
-        self.counters.as_ref().filter(|_| self.allocated)?.get(rank, index)
+        self.counters.as_ref().filter(|_| self.load_store(rank))?.get(rank, index)
     }
 
     /// All counters of a process whose memory is mapped here.
@@ -579,8 +588,7 @@ impl ShmWindow {
     fn apply_atomic(&self, op: &Op, target: *mut u8) {
         let (origin, result) = (op.origin.0 as *const u8, op.result.0 as *mut u8);
         let lock = &self.mapped.parts.rank(op.target).accumulate_lock;
-        let len = op.len as usize;
-        let there = (target, op.disp);
+        let (there, len) = ((target, op.disp), op.len as usize);
         let combine = self.combine(op);
         // SAFETY: the caller has checked the target bytes, and the application keeps the buffers
         // valid until the operation completes [EP-8]. The target's accumulate lock is held here, or
@@ -588,13 +596,13 @@ impl ShmWindow {
         unsafe {
             match op.kind {
                 OpKind::GetAccumulate => {
-                    accumulate::accumulate(lock, &combine, origin, there, Some(result), len)
+                    accumulate::accumulate(Some(lock), &combine, origin, there, Some(result), len)
                 }
                 OpKind::CompareAndSwap => {
                     let _held = lock.lock(op.disp, op.len);
                     compare_swap(target, op.compare.0 as *const u8, origin, result, len);
                 }
-                _ => accumulate::accumulate(lock, &combine, origin, there, None, len),
+                _ => accumulate::accumulate(Some(lock), &combine, origin, there, None, len),
             }
         }
     }
