@@ -88,6 +88,7 @@ impl Hasher for HandleHasher {
 
 /// Most freed handles that are remembered, so that a program may make and free windows forever.
 const MAX_FREED: usize = 1 << 16;
+
 /// Calls that do not wait between two sweeps.
 const CALLS_PER_SWEEP: u32 = 64;
 
@@ -96,6 +97,7 @@ pub(super) const NO_HANDLE: u64 = u64::MAX;
 
 /// The last handle whose window was found to be left to the host.
 static LEFT_TO_HOST: AtomicU64 = AtomicU64::new(NO_HANDLE);
+
 /// Whether this is the window that was last found to be left to the host. Calls check it before
 /// they enter the runtime, so such a window costs them only this check.
 #[inline(always)]
@@ -112,10 +114,10 @@ pub(crate) struct Registry {
     attended: Vec<WindowId>,
     /// Windows that left the list above with something in flight, which only messages move.
     resting: Vec<WindowId>,
-    /// The window of the present call rested or was idle before it.
-    was_woken: bool,
     /// Sweeps since polls were last counted for those.
     passed_resting: u32,
+    /// The window of the present call rested or was idle before it.
+    was_woken: bool,
     /// Windows whose peers can ring, by their slot at the doorbell.
     by_doorbell: HashMap<u32, Vec<WindowId>, BuildHasherDefault<HandleHasher>>,
     /// The slot that [`check_next`](Registry::check_next) visits next.
@@ -135,8 +137,8 @@ impl Registry {
             handles: HashMap::with_hasher(BuildHasherDefault::new()),
             attended: Vec::new(),
             resting: Vec::new(),
-            was_woken: false,
             passed_resting: 0,
+            was_woken: false,
             by_doorbell: HashMap::with_hasher(BuildHasherDefault::new()),
             next_checked: 0,
             shared: 0,

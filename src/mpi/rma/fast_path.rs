@@ -310,8 +310,10 @@ impl<'a> Reached<'a> {
     #[inline(always)]
     unsafe fn accumulate_lock(self) -> Option<Option<&'a AccumulateWords>> {
         match self {
-            Reached::Guarded(ours, _) if ours.size == 1 => Some(None),
-            Reached::Guarded(ours, rank) => Some(Some(ours.port.accumulate_lock(rank)?)),
+            Reached::Guarded(ours, rank) => {
+                let lock = ours.port.accumulate_lock(rank)?;
+                Some((ours.size > 1).then_some(lock))
+            }
             // SAFETY: the window exists (contract of this function), so its segment is mapped.
             Reached::Open(access) => Some(Some(unsafe { access.accumulates.get() }?)),
         }
