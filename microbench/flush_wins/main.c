@@ -7,6 +7,7 @@
  *   settled    the same, and a pause in which the puts reach their target
  *   put_flush  puts and flushes: each window's flush right behind its put, so that each waits for
  *              a round trip, or all puts and then one flush; the time of the puts counts
+ *   flush      the same, but only the time of the flushes counts
  *
  * and for each the median of the turns: a flush of each window, MPIX_Win_flush_wins, and
  * MPIX_Win_iflush_wins with its wait. Rank 1 waits for a message meanwhile.
@@ -37,14 +38,17 @@ int main(void)
 #else
 
 enum { MOST = 1000 };
-enum work { IDLE, PUT, SETTLED, PUT_FLUSH, WORKS };
-static const char *const work_name[WORKS] = {"idle", "put", "settled", "put_flush"};
+enum work { IDLE, PUT, SETTLED, PUT_FLUSH, FLUSH, WORKS };
+static const char *const work_name[WORKS] = {"idle", "put", "settled", "put_flush",
+                                             "flush"};
 enum way { EACH, TOGETHER, REQUEST, WAYS };
 
 static int rank, windows = 100, pause_us = 200;
 static bool created, right = true;
 static MPI_Win win[MOST];
 static int64_t *base[MOST], value;
+/* Of two calls that read the clock. */
+static double clock_us;
 
 static void flush(enum way way)
 {
@@ -64,21 +68,26 @@ static void flush(enum way way)
 /* Rank 0: one turn. Says afterwards which value rank 1 must find. */
 static double turn(enum work work, enum way way)
 {
+    bool alternate = work >= PUT_FLUSH && way == EACH;
+    double in_flushes = 0;
     if (work != IDLE)
         value++;
     double begin = now_us();
     for (int i = 0; work != IDLE && i < windows; i++) {
         MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, win[i]);
-        if (work == PUT_FLUSH && way == EACH)
-            MPI_Win_flush(1, win[i]);
+        if (!alternate)
+            continue;
+        double from = work == FLUSH ? now_us() + clock_us : 0;
+        MPI_Win_flush(1, win[i]);
+        in_flushes += work == FLUSH ? now_us() - from : 0;
     }
     if (work == SETTLED)
         work_for_us(pause_us);
     if (work != PUT_FLUSH)
         begin = now_us();
-    if (work != PUT_FLUSH || way != EACH)
+    if (!alternate)
         flush(way);
-    double took = now_us() - begin;
+    double took = work == FLUSH && alternate ? in_flushes : now_us() - begin;
     MPI_Send(&value, 1, MPI_INT64_T, 1, 0, MPI_COMM_WORLD);
     MPI_Recv(NULL, 0, MPI_INT64_T, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     return took;
@@ -94,6 +103,17 @@ static void check(void)
         right &= *(volatile int64_t *)base[i] == expected;
     }
     MPI_Send(NULL, 0, MPI_INT64_T, 0, 1, MPI_COMM_WORLD);
+}
+
+static void time_clock(void)
+{
+    enum { READINGS = 1001 };
+    double took[READINGS];
+    for (int i = 0; i < READINGS; i++) {
+        double begin = now_us();
+        took[i] = now_us() - begin;
+    }
+    clock_us = spread_of(took, READINGS).median;
 }
 
 static void measure(enum work work, int turns)
@@ -160,6 +180,7 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < windows; i++)
         make(i);
+    time_clock();
     MPI_Barrier(MPI_COMM_WORLD);
     for (enum work work = IDLE; work < WORKS; work++)
         measure(work, turns);

@@ -22,8 +22,8 @@ impl Window {
         if !self.is_alone() || self.epochs.len() > 0 || self.folded.is_some() {
             return false;
         }
-        self.route = None;
         self.fence_view = FenceView::Tentative;
+        self.prepare_fence_route();
         true
     }
 

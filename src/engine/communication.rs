@@ -10,10 +10,15 @@ use super::slab::Key;
 use super::window::{FenceView, NO_LEG, Route, Window};
 
 impl Route {
+    #[inline(always)]
+    pub(super) fn covers(&self, target: Rank, size: u32) -> bool {
+        self.target == target || self.to_all && target < size
+    }
+
     /// True if an operation to `target` goes straight to the transport. `size`: of the window.
     #[inline(always)]
     fn is_direct(&self, target: Rank, size: u32) -> bool {
-        self.direct && (self.target == target || self.to_all && target < size)
+        self.direct && self.covers(target, size)
     }
 }
 
@@ -47,14 +52,25 @@ impl Window {
 
     /// As [`has_direct_route`](Self::has_direct_route), but looks up and caches the route for the
     /// first operation of an epoch to this target. Opens nothing: the first operation of a fence
-    /// epoch must go through [`issue`](Self::issue).
+    /// epoch must go through [`issue`](Self::issue) or
+    /// [`enters_direct_route`](Self::enters_direct_route).
     #[inline]
     pub fn finds_direct_route(&mut self, target: Rank) -> bool {
         match self.route {
             Some(route) if route.target == target => route.direct,
-            Some(route) if route.to_all && target < self.size => true,
+            Some(route) if route.is_direct(target, self.size) => true,
             _ if self.folded.is_some() => self.folded_route(target).is_some(),
             _ => target < self.size && self.find_route(target),
+        }
+    }
+
+    /// As [`finds_direct_route`](Self::finds_direct_route), but may open a fence epoch: the caller
+    /// carries its first operation out.
+    #[inline]
+    pub fn enters_direct_route(&mut self, target: Rank) -> bool {
+        match self.route {
+            Some(route) if route.opens_fence => self.opens_fence_by(route, target),
+            _ => self.finds_direct_route(target),
         }
     }
 
@@ -158,7 +174,8 @@ impl Window {
         };
         let to_all = direct && entry.legs.len() == 0;
         let passive = entry.is_passive();
-        self.route = Some(Route { target, epoch, leg, direct, passive, to_all });
+        let opens_fence = false;
+        self.route = Some(Route { target, epoch, leg, direct, passive, to_all, opens_fence });
         self.route
     }
 

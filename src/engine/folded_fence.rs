@@ -71,7 +71,36 @@ impl Window {
     #[inline]
     fn folded_fence_route(&self, target: Rank) -> Route {
         let to_all = self.fence_kind() == FenceKind::Barrier;
-        Route { target, epoch: Key::NONE, leg: NO_LEG, direct: true, passive: false, to_all }
+        let (epoch, leg) = (Key::NONE, NO_LEG);
+        Route { target, epoch, leg, direct: true, passive: false, to_all, opens_fence: false }
+    }
+
+    /// Caches the route of the next fence epoch's first operation, if the fence that has just been
+    /// completed shows that nothing stands in its way. Any call that changes this drops the route.
+    #[inline]
+    pub(super) fn prepare_fence_route(&mut self) {
+        let first = match &self.pattern {
+            None => Some(self.me),
+            Some(pattern) => pattern.first_target_granted(),
+        };
+        let first = first.filter(|_| self.fence_view == FenceView::Tentative);
+        self.route = first.map(|target| {
+            let route = self.folded_fence_route(target);
+            Route { direct: false, opens_fence: true, ..route }
+        });
+    }
+
+    /// Opens a fence epoch by an operation to `target`, on its
+    /// [prepared](Self::prepare_fence_route) route. False if the route does not lead there.
+    #[inline]
+    pub(super) fn opens_fence_by(&mut self, route: Route, target: Rank) -> bool {
+        debug_assert!(self.fence_view == FenceView::Tentative && self.has_room_for_fence());
+        let opens = route.covers(target, self.size);
+        if opens {
+            self.fence_view = FenceView::Folded;
+            self.route = Some(Route { target, direct: true, opens_fence: false, ..route });
+        }
+        opens
     }
 
     /// Caches the route to another target of the folded epoch, if the target has granted it.
@@ -130,6 +159,7 @@ impl Window {
             return self.record_fence(kind);
         }
         self.state_changes += 1;
+        self.prepare_fence_route();
         Outcome::Complete
     }
 

@@ -55,6 +55,8 @@ pub(super) struct Route {
     /// Operations to all targets of the window go straight to the transport: it is a granted fence
     /// or lock_all epoch that has no leg yet.
     pub(super) to_all: bool,
+    /// The first operation of a fence epoch opens it and makes the route direct.
+    pub(super) opens_fence: bool,
 }
 
 /// The leg of a [`Route`] to a target to which no operation of the epoch has been outstanding yet.
@@ -64,7 +66,8 @@ impl Route {
     /// The route to a target of the folded epoch. `to_all`: it is a lock_all epoch.
     #[inline(always)]
     pub(super) fn folded(target: Rank, to_all: bool) -> Self {
-        Route { target, epoch: Key::NONE, leg: NO_LEG, direct: true, passive: true, to_all }
+        let (epoch, leg) = (Key::NONE, NO_LEG);
+        Route { target, epoch, leg, direct: true, passive: true, to_all, opens_fence: false }
     }
 }
 

@@ -348,7 +348,7 @@ impl KeptOp {
 /// Whether moves to `target` may be made now. The first of a fence epoch may open it.
 #[inline]
 fn opens_direct_route(window: &mut Window, target: Rank) -> bool {
-    window.engine.finds_direct_route(target)
+    window.engine.enters_direct_route(target)
         || with_port!(&mut window.port, port => window.engine.folds_fence(port, target))
 }
 

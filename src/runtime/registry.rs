@@ -258,7 +258,8 @@ impl Registry {
     #[inline(always)]
     pub(crate) fn opens_fence_epoch(&mut self, target: Rank) -> bool {
         let Some(window) = self.windows.last.as_deref_mut() else { return false };
-        let opens = with_port!(&mut window.port, port => window.engine.folds_fence(port, target));
+        let opens = window.engine.enters_direct_route(target)
+            || with_port!(&mut window.port, port => window.engine.folds_fence(port, target));
         self.calls += u32::from(opens);
         opens
     }

@@ -10,19 +10,24 @@ fn fences(w: &mut World) -> Vec<Req> {
     (0..w.size()).map(|me| w.rank(me).fence()).collect()
 }
 
-/// Two worlds in the epoch after a fence: with barriers, and with a pattern in which rank 0
-/// accesses all others and rank 1 accesses rank 0. Operations complete as soon as they are posted.
+/// A world in the epoch after a fence. With a pattern, rank 0 accesses all others and rank 1
+/// accesses rank 0. Operations complete as soon as they are posted.
+fn in_fence_epoch(ranks: u32, pattern: bool) -> World {
+    let mut w = World::with_mode(ranks, Mode::Immediate);
+    w.set_pattern(pattern);
+    fences(&mut w);
+    w.drive();
+    (1..ranks).for_each(|to| _ = w.put(0, to, 0, &[1]));
+    w.put(1, 0, 0, &[1]);
+    fences(&mut w);
+    w.drive();
+    w
+}
+
+/// With barriers, and with a pattern.
 fn each(mut program: impl FnMut(&mut World, bool)) {
     for pattern in [false, true] {
-        let mut w = World::with_mode(3, Mode::Immediate);
-        w.set_pattern(pattern);
-        fences(&mut w);
-        w.drive();
-        for (from, to) in [(0, 1), (0, 2), (1, 0)] {
-            w.put(from, to, 0, &[1]);
-        }
-        fences(&mut w);
-        w.drive();
+        let mut w = in_fence_epoch(3, pattern);
         program(&mut w, pattern);
         w.finish();
     }
@@ -131,6 +136,112 @@ fn a_target_that_is_late_at_the_fence_is_not_accessed() {
         w.drive();
         assert!(early.iter().all(|req| w.done(*req)));
         assert_eq!([w.mem(1, 0, 1), w.mem(2, 0, 1)], [[2], [3]]);
+    });
+}
+
+/// As [`each`], of two ranks. Both call a fence with this assertion, rank 0 second, so that it is
+/// complete when the call returns.
+fn after_a_fence(assert: Assert, mut program: impl FnMut(&mut World)) {
+    for pattern in [false, true] {
+        let mut w = in_fence_epoch(2, pattern);
+        fence_second(&mut w, assert);
+        program(&mut w);
+        w.drive();
+        w.finish();
+    }
+}
+
+fn fence_second(w: &mut World, assert: Assert) {
+    w.rank(1).fence_with(assert);
+    w.drive();
+    let second = w.rank(0).fence_with(assert);
+    assert!(w.done(second));
+}
+
+#[test]
+fn the_first_operation_opens_the_epoch_on_the_route_that_the_fence_has_prepared() {
+    after_a_fence(NO_ASSERT, |w| {
+        w.raw(0, |window, port| {
+            assert!(!window.has_direct_route(1) && !window.finds_direct_route(1));
+            assert!(window.has_nothing_open() && window.may_set_fence_pattern());
+            assert!(!window.enters_direct_route(2) && window.has_nothing_open());
+            assert!(window.enters_direct_route(1) && window.has_direct_route(1));
+            let shared = LockMode::Shared;
+            assert_eq!(window.lock(port, shared, 1, NO_ASSERT), Err(SyncError::FenceOpen));
+        });
+        let put = w.put(0, 1, 0, &[2]);
+        assert!(w.remote(put).is_some() && w.window(0).is_quiet());
+        let closing = fences(w);
+        w.drive();
+        assert!(closing.iter().all(|req| w.done(*req)));
+        assert_eq!(w.mem(1, 0, 1), [2]);
+    });
+}
+
+/// Rank 1 has not granted the epoch yet when the fence of rank 0 is complete.
+#[test]
+fn nothing_is_prepared_for_a_target_that_is_late() {
+    let mut w = World::with_mode(2, Mode::Immediate);
+    w.set_pattern(true);
+    fences(&mut w);
+    w.drive();
+    w.put(0, 1, 0, &[1]);
+    fences(&mut w);
+    w.drive();
+    let first = w.rank(0).fence();
+    assert!(w.done(first), "rank 0 waits for no origin");
+    w.raw(0, |window, port| {
+        assert!(!window.enters_direct_route(1) && !window.may_fold_fence(port, 1));
+    });
+    w.rank(1).fence();
+    w.drive();
+    w.raw(0, |window, port| assert!(window.folds_fence(port, 1)));
+    fences(&mut w);
+    w.drive();
+    w.finish();
+}
+
+#[test]
+fn nothing_is_prepared_after_nosucceed() {
+    after_a_fence(Assert { nosucceed: true, ..NO_ASSERT }, |w| {
+        w.raw(0, |window, _| {
+            assert!(!window.enters_direct_route(1));
+            assert_eq!(window.covering(1), Err(SyncError::NoAccessEpoch));
+        });
+    });
+}
+
+/// Between two fences without operations, other epochs may be opened. They end the prepared route.
+#[test]
+fn another_epoch_takes_the_place_of_a_prepared_one() {
+    after_a_fence(NO_ASSERT, |w| {
+        w.rank(0).post(&[1]);
+        w.raw(0, |window, _| assert!(!window.enters_direct_route(1)));
+        w.rank(1).start(&[0]);
+        w.rank(1).complete();
+        w.rank(0).wait();
+        w.drive();
+        fence_second(w, NO_ASSERT);
+        w.rank(0).shared(1);
+        w.drive();
+        w.raw(0, |window, _| assert!(window.enters_direct_route(1), "by the lock"));
+        w.rank(0).unlock(1);
+        w.drive();
+        w.raw(0, |window, _| assert!(!window.enters_direct_route(1)));
+    });
+}
+
+/// A process that is alone waits for nobody, so each fence prepares the next epoch.
+#[test]
+fn a_fence_of_one_process_prepares_the_next_epoch() {
+    let mut w = World::with_mode(1, Mode::Immediate);
+    w.raw(0, |window, _| {
+        assert!(window.fence_alone() && window.has_nothing_open());
+        assert!(!window.finds_direct_route(0) && window.enters_direct_route(0));
+        assert!(!window.has_nothing_open() && window.has_direct_route(0));
+        assert!(window.fence_alone() && window.has_nothing_open());
+        assert!(window.lock_alone(LockMode::Shared) && window.unlock_alone(false));
+        assert!(!window.enters_direct_route(0));
     });
 }
 

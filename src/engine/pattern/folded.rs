@@ -1,7 +1,7 @@
 //! The fence by neighbours of a folded epoch, whose operations are complete.
 
-use super::{GRANT, Pattern, STEP, Stage};
-use crate::engine::port::Port;
+use super::{GRANT, Pattern, STEP, Stage, View};
+use crate::engine::port::{Port, Rank};
 use crate::engine::slab::Key;
 use crate::engine::window::Window;
 
@@ -49,6 +49,14 @@ impl Window {
 }
 
 impl Pattern {
+    /// The target that the learned epoch accessed first, if this process has seen that it has
+    /// granted the next fence epoch.
+    #[inline]
+    pub(in crate::engine) fn first_target_granted(&self) -> Option<Rank> {
+        let first = self.neighbours.iter().find(|neighbour| neighbour.target)?;
+        (self.view == View::Learned && first.seen >= self.grant_at).then_some(first.rank)
+    }
+
     /// Reads the words of the origins that are not known to be done with the fence whose words
     /// begin at `base`. Returns how many are not.
     #[inline]

@@ -181,7 +181,12 @@ impl<S: Script> World<S> {
                 })
             }
             Step::Issue { window, op } => {
-                self.call_engine(rank, window, |engine, port| engine.issue(port, &op))?;
+                // Calls that copy ask first whether an operation may go straight to memory.
+                let asks = self.process(rank).communications.is_multiple_of(2);
+                self.call_engine(rank, window, |engine, port| {
+                    _ = asks && engine.enters_direct_route(op.target);
+                    engine.issue(port, &op)
+                })?;
                 let process = self.process(rank);
                 process.communications = process.communications.wrapping_add(1);
                 if process.communications.is_multiple_of(CALLS_PER_SWEEP) {
