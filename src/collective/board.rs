@@ -4,7 +4,8 @@
 //! Every process writes its own part, and reads those of others. A part has one slot for each
 //! stage of each of the last [`BoardShape::depth`] collectives. A slot is a cache line: a stamp, a
 //! description of the content, and 48 bytes of it. Longer contents are in a separate block of the
-//! slot. So a short content arrives with the stamp, in one cache miss.
+//! slot. So a short content arrives with the stamp, in one cache miss. So does the *lead* of a
+//! longer one, if it has any: what a reader needs before it reads the rest.
 //!
 //! # Order
 //! Collectives of a communicator are numbered from 1, alike in all processes. A writer stores the
@@ -35,6 +36,8 @@ const LINE: usize = 8;
 const HEAD: usize = 2;
 /// Bytes of content in a line.
 const INLINE: usize = (LINE - HEAD) * 8;
+/// Bytes of the longest lead of a content.
+pub const LEAD: usize = INLINE;
 
 /// Sizes of a board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,7 +198,7 @@ impl<'a> Board<'a> {
             return false;
         }
         let slot = self.slot(self.me, position.number, stage);
-        write(&Draft { words: slot.words(content.bytes as usize) });
+        write(&Draft { words: slot.words(content.bytes as usize), lead: slot.lead() });
         slot.line[1].store(content.encode(), Relaxed);
         slot.line[0].store(position.number, Release);
         true
@@ -240,12 +243,20 @@ impl<'a> Board<'a> {
 #[derive(Debug)]
 pub struct Draft<'a> {
     words: &'a [AtomicU64],
+    lead: &'a [AtomicU64],
 }
 
 impl Draft<'_> {
     /// Writes a part of the content, from byte `at` on, which is a multiple of 8.
     pub fn write(&self, at: usize, data: &[u8]) {
         content::store(&self.words[at / 8..], data);
+    }
+
+    /// Writes at most [`LEAD`] bytes that readers find without another cache miss. They are the
+    /// first ones of a content that is no longer than that, and go beside a longer one. To be
+    /// written last: readers poll this line, and would take it away while the rest is written.
+    pub fn write_lead(&self, data: &[u8]) {
+        content::store(self.lead, data);
     }
 }
 
@@ -272,6 +283,12 @@ impl Published<'_> {
         let bytes = self.content.bytes as usize;
         assert!(at.is_multiple_of(8) && at + data.len() <= bytes, "beyond the content");
         content::load(&self.slot.words(bytes)[at / 8..], data);
+    }
+
+    /// Copies a part of the lead, from byte `at` on, which is a multiple of 8. The writer has
+    /// written so much of it.
+    pub fn read_lead(&self, at: usize, data: &mut [u8]) {
+        content::load(&self.slot.lead()[at / 8..], data);
     }
 
     /// Runs `body` on the content, which it may copy to the beginning of `room` for that.
@@ -359,8 +376,13 @@ struct Slot<'a> {
 }
 
 impl<'a> Slot<'a> {
+    /// The words of a lead.
+    fn lead(&self) -> &'a [AtomicU64] {
+        &self.line[HEAD..]
+    }
+
     /// The words of a content of so many bytes.
     fn words(&self, bytes: usize) -> &'a [AtomicU64] {
-        if bytes <= INLINE { &self.line[HEAD..] } else { self.block }
+        if bytes <= INLINE { self.lead() } else { self.block }
     }
 }

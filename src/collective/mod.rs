@@ -17,7 +17,7 @@ pub mod run;
 pub mod schedule;
 pub mod steps;
 
-pub use board::{Board, BoardShape, Content, Draft, Position, Published};
+pub use board::{Board, BoardShape, Content, Draft, LEAD, Position, Published};
 pub use run::{Buffers, InBlock, Mismatch, Run, Side, Work};
 pub use schedule::{Action, Schedule, Step};
 

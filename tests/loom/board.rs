@@ -92,18 +92,21 @@ fn an_allreduce_sums_all_contributions() {
     });
 }
 
-/// A content of two parts, and what was collected of the other process's.
+/// A content of two parts and a lead, and what was collected of the other process's.
 struct Parts {
     own: u8,
     others: [u8; BYTES],
+    lead: [u8; 8],
 }
 
 impl Work for Parts {
     fn write(&mut self, _: Content, draft: &Draft<'_>) {
         draft.write(0, &[self.own; 24]);
         draft.write(24, &[self.own + 1; BYTES - 24]);
+        draft.write_lead(&[self.own; 8]);
     }
     fn collect(&mut self, _: u32, published: &Published<'_>) -> Option<Mismatch> {
+        published.read_lead(0, &mut self.lead);
         published.read_part(0, &mut self.others[..24]);
         published.with(&mut [0; BYTES], |bytes| self.others[24..].copy_from_slice(&bytes[24..]));
         None
@@ -116,10 +119,11 @@ impl Process {
         let board = Board::new(&self.words, SHAPE, self.me);
         let content = Content { bytes: BYTES as u32, code: 0 };
         let mut run = Run::new(schedule, &board, &mut self.position, content);
-        let mut work = Parts { own, others: [0; BYTES] };
+        let mut work = Parts { own, others: [0; BYTES], lead: [0; 8] };
         while !run.advance_with(schedule, &board, &self.position, &mut work) {
             thread::yield_now();
         }
+        assert_eq!(work.lead[0], work.others[0]);
         [work.others[0], work.others[BYTES - 1]]
     }
 }

@@ -25,6 +25,24 @@ macro_rules! numbers {
 
 numbers! { i32 i64 isize }
 
+/// How the data of elements in a row lie. As wide as a word, so that what contains it is copied by
+/// whole words: a load from several narrower stores waits until all earlier stores have left the
+/// processor, those to cache lines of other processes too.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+enum Layout {
+    /// Their bytes, in order.
+    Dense,
+    /// Otherwise: they are packed.
+    Packed,
+}
+
+impl Layout {
+    fn of(is_dense: bool) -> Self {
+        if is_dense { Layout::Dense } else { Layout::Packed }
+    }
+}
+
 /// A datatype that the application may communicate with.
 #[derive(Clone, Copy)]
 pub(super) struct Typed {
@@ -33,8 +51,7 @@ pub(super) struct Typed {
     pub(super) size: usize,
     /// Bytes from one element to the next.
     pub(super) extent: isize,
-    /// Elements in a row are their bytes of data, in order.
-    dense: bool,
+    layout: Layout,
 }
 
 impl Typed {
@@ -43,7 +60,7 @@ impl Typed {
     pub(super) fn of(datatype: MPI_Datatype) -> Option<Self> {
         if let Some(known) = predefined(datatype) {
             let (size, extent) = (usize::from(known.size), isize::from(i16::from(known.extent)));
-            return Some(Typed { datatype, size, extent, dense: known.is_dense() });
+            return Some(Typed { datatype, size, extent, layout: Layout::of(known.is_dense()) });
         }
         Self::derived(datatype)
     }
@@ -63,7 +80,11 @@ impl Typed {
         host_calls::type_size(datatype, &mut size);
         host_calls::type_extent(datatype, &mut lower, &mut extent);
         let (size, extent) = (usize::try_from(size).ok()?, isize::try_from(extent).ok()?);
-        Some(Typed { datatype, size, extent, dense: false })
+        Some(Typed { datatype, size, extent, layout: Layout::Packed })
+    }
+
+    fn is_dense(self) -> bool {
+        self.layout == Layout::Dense
     }
 }
 
@@ -93,7 +114,8 @@ impl Elements {
         let count = usize::try_from(count).ok()?;
         let bytes = count.checked_mul(typed.size)?;
         let buffer = buffer.cast_mut();
-        let is_place = bytes == 0 || (buffer != MPI_IN_PLACE && !(typed.dense && buffer.is_null()));
+        let is_place =
+            bytes == 0 || (buffer != MPI_IN_PLACE && !(typed.is_dense() && buffer.is_null()));
         is_place.then_some(Elements { buffer, count, typed, bytes })
     }
 
@@ -126,7 +148,7 @@ impl Elements {
 
     /// The address of the bytes of data. `None`: they must be packed.
     pub(super) fn dense(&self) -> Option<*mut u8> {
-        self.typed.dense.then_some(self.buffer.cast())
+        self.typed.is_dense().then_some(self.buffer.cast())
     }
 
     /// Copies the data to `bytes`, which is as long.
@@ -137,7 +159,7 @@ impl Elements {
         assert_eq!(bytes.len(), self.bytes);
         // SAFETY: the contract of this function; packed data of a known datatype take its size.
         unsafe {
-            if self.typed.dense {
+            if self.typed.is_dense() {
                 return copy_nonoverlapping(self.buffer.cast(), bytes.as_mut_ptr(), bytes.len());
             }
             self.with_base(|buffer, count, datatype| {
@@ -155,7 +177,7 @@ impl Elements {
         assert!(bytes.len() <= self.bytes);
         // SAFETY: the contract of this function; packed data of a known datatype take its size.
         unsafe {
-            if self.typed.dense {
+            if self.typed.is_dense() {
                 return copy_nonoverlapping(bytes.as_ptr(), self.buffer.cast(), bytes.len());
             }
             let short = Elements { count: bytes.len() / self.typed.size.max(1), ..*self };

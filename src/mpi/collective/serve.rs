@@ -46,20 +46,21 @@ pub(super) enum Served {
     Assembled,
 }
 
-/// Why a call failed on a communicator with a board.
+/// Why a call failed on a communicator with a board. Faults are boxed, so that results fit into
+/// registers: those of most calls are good.
 pub(super) enum Failed {
     /// It is wrong in this process, so the host reports it. The others may not have called.
     Wrong,
     /// This library reports it.
-    Fault(Fault),
+    Fault(Box<Fault>),
     /// The same, after the host has served the call in this way: other processes wait there, and
     /// MPICH's nonblocking forms do not report blocks that are too long.
-    AfterHost(Served, Fault),
+    AfterHost(Served, Box<Fault>),
 }
 
 impl From<Fault> for Failed {
     fn from(fault: Fault) -> Self {
-        Failed::Fault(fault)
+        Failed::Fault(Box::new(fault))
     }
 }
 
@@ -121,11 +122,11 @@ pub(super) fn serve_across(
                 Ok(Served::Assembled) if may_block => (host.blocking)(),
                 Ok(_) | Err(Failed::Wrong) => (host.driven)(),
                 Err(Failed::Fault(fault) | Failed::AfterHost(_, fault)) => {
-                    return raise(call, Place::Communicator(comm), fault);
+                    return raise(call, Place::Communicator(comm), *fault);
                 }
             };
             match late {
-                Some(fault) if code == MPI_SUCCESS => fault,
+                Some(fault) if code == MPI_SUCCESS => *fault,
                 _ => return code,
             }
         }
@@ -136,7 +137,7 @@ pub(super) fn serve_across(
 
 /// How a call goes on, and what this process reports after the host has served it.
 #[inline]
-fn apart(served: Result<Served, Failed>) -> (Result<Served, Failed>, Option<Fault>) {
+fn apart(served: Result<Served, Failed>) -> (Result<Served, Failed>, Option<Box<Fault>>) {
     match served {
         Err(Failed::AfterHost(served, fault)) => (Ok(served), Some(fault)),
         other => (other, None),

@@ -12,7 +12,7 @@ use std::ptr::{copy_nonoverlapping, null_mut};
 use std::slice::from_raw_parts_mut;
 
 use self::across::Route;
-use self::packing::{Data, HEAD, Length, Outgoing, absent, pack_records};
+use self::packing::{Data, HEAD, Length, Outgoing, absent, entry_of, pack_records};
 use super::communicators::{Collective, Communicator};
 use super::exchanges::{Blocks, Lists, PerRank, list, number, valid_root};
 use super::message::{Elements, Number, Staged, Triple};
@@ -39,8 +39,9 @@ struct Call<'a> {
 /// The collective of short blocks.
 struct Round<'a, 'b> {
     me: u32,
+    ranks: u32,
     call: &'a Call<'a>,
-    outgoing: Outgoing<'b>,
+    outgoing: &'a Outgoing<'b>,
     /// What has been received in packed form: (from, data).
     received: Vec<(u32, Data)>,
     /// How long the data are, as all processes know.
@@ -67,11 +68,7 @@ impl Work for Round<'_, '_> {
         let place = self.call.place(from)?;
         let (mut at, mut bytes) = (0, published.content.bytes as usize);
         if self.call.parts() {
-            let mut entry = [0; 8];
-            published.read_part(number(self.me, from) * 8, &mut entry);
-            let [a, b, c, d, rest @ ..] = entry;
-            (at, bytes) =
-                (u32::from_ne_bytes([a, b, c, d]) as usize, u32::from_ne_bytes(rest) as usize);
+            (at, bytes) = entry_of(published, self.ranks, number(self.me, from));
         }
         if bytes > place.bytes {
             self.is_longer = true;
@@ -82,7 +79,8 @@ impl Work for Round<'_, '_> {
             // If the call turns out to be long, this is overwritten.
             Some(to) if !self.call.in_place => {
                 // SAFETY: within a block that the application may write (contract of `run`).
-                published.read_part(at, unsafe { from_raw_parts_mut(to, bytes) });
+                let to = unsafe { from_raw_parts_mut(to, bytes) };
+                published.read_part(at, to);
             }
             _ => {
                 let mut data = Data::from_elem(0, bytes);
@@ -135,13 +133,20 @@ impl Call<'_> {
     unsafe fn run(
         self,
         own: &mut Communicator,
-        outgoing: Outgoing<'_>,
+        outgoing: &Outgoing<'_>,
         comm: MPI_Comm,
     ) -> Result<Served, Failed> {
-        let (me, content) = (own.me(), outgoing.content);
+        let (me, ranks, content) = (own.me(), own.ranks(), outgoing.content);
         let length = if self.is_decided_by(me) { outgoing.length() } else { Length::Short };
-        let mut round =
-            Round { me, call: &self, outgoing, received: Vec::new(), length, is_longer: false };
+        let mut round = Round {
+            me,
+            ranks,
+            call: &self,
+            outgoing,
+            received: Vec::new(),
+            length,
+            is_longer: false,
+        };
         if let (_, Some(mismatch)) = own.run_with(self.which, content, &mut round) {
             return Err(differs(mismatch, MPI_ERR_OTHER, MPI_ERR_OTHER).into());
         }
@@ -155,7 +160,7 @@ impl Call<'_> {
                 return Ok(Served::Done);
             }
             (_, false) => return Ok(self.at_host()),
-            (_, true) => return Err(Failed::AfterHost(self.at_host(), longer())),
+            (_, true) => return Err(Failed::AfterHost(self.at_host(), Box::new(longer()))),
         }
         for (from, data) in &round.received {
             if let Some(place) = self.place(*from) {
@@ -338,13 +343,15 @@ pub(super) unsafe fn gatherv<C: Number, D: Number>(
                 None => {
                     let fits = |rank: usize| rank == me as usize || to[rank].bytes <= room;
                     let is_short = (0..to.len()).all(fits);
-                    Outgoing::new(code, is_short.then(Data::new)).of(&to)
+                    let mut outgoing = Outgoing::new(code, is_short.then(Data::new));
+                    outgoing.limit(&to);
+                    outgoing
                 }
             };
             let which = Collective::AnnouncedGather { root };
             let send = if me == root { &[] } else { from.as_slice() };
             let call = Call { which, code, send, receive: &to, in_place: false };
-            let served = call.run(own, outgoing, comm)?;
+            let served = call.run(own, &outgoing, comm)?;
             Ok(keep(served, from.as_ref(), to.get(me as usize), comm))
         }
     };
@@ -399,14 +406,15 @@ pub(super) unsafe fn scatterv<C: Number, D: Number>(
         let code = code::SCATTERV;
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe {
-            let outgoing = match me == root {
-                true => Outgoing::all(code, own, &from, comm).of(&from),
+            let mut outgoing = match me == root {
+                true => Outgoing::all(code, own, &from, comm),
                 false => Outgoing::new(code, Some(Data::new())),
             };
+            outgoing.limit(&from);
             let which = Collective::Scatter { root };
             let receive = if me == root { &[] } else { to.as_slice() };
             let call = Call { which, code, send: &from, receive, in_place: false };
-            let served = call.run(own, outgoing, comm)?;
+            let served = call.run(own, &outgoing, comm)?;
             Ok(keep(served, from.get(me as usize), to.as_ref(), comm))
         }
     };
@@ -460,10 +468,11 @@ unsafe fn exchange(
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe {
             let send = from.as_ref().unwrap_or(&to);
-            let outgoing = Outgoing::all(code, own, send, comm).of(send);
+            let mut outgoing = Outgoing::all(code, own, send, comm);
+            outgoing.limit(send);
             let which = Collective::Exchange;
             let call = Call { which, code, send, receive: &to, in_place };
-            let served = call.run(own, outgoing, comm)?;
+            let served = call.run(own, &outgoing, comm)?;
             let kept = from.as_ref().and_then(|from| from.get(me as usize));
             Ok(keep(served, kept, to.get(me as usize), comm))
         }

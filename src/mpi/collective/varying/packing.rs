@@ -4,7 +4,7 @@ use std::slice::from_raw_parts;
 
 use smallvec::SmallVec;
 
-use crate::collective::{Content, Draft};
+use crate::collective::{Content, Draft, LEAD, Published};
 use crate::mpi::abi::sys::*;
 use crate::mpi::collective::communicators::Communicator;
 use crate::mpi::collective::exchanges::number;
@@ -31,9 +31,6 @@ impl Length {
     }
 }
 
-/// Bytes of a cache line.
-const LINE: usize = 64;
-
 /// Data of a content, or their absence.
 pub(super) type Data = SmallVec<[u8; 64]>;
 
@@ -41,6 +38,8 @@ pub(super) type Data = SmallVec<[u8; 64]>;
 pub(super) struct Outgoing<'a> {
     pub(super) content: Content,
     pub(super) data: Data,
+    /// Of a content that has its table there.
+    lead: SmallVec<[u8; LEAD]>,
     /// Blocks in the application's buffers, and where they go in the content.
     dense: SmallVec<[(usize, &'a [u8]); 4]>,
 }
@@ -50,8 +49,12 @@ impl<'a> Outgoing<'a> {
     pub(super) fn new(code: u32, data: Option<Data>) -> Self {
         let content = Content { bytes: data.as_ref().map_or(0, Data::len) as u32, code };
         let is_long = data.is_none();
-        let outgoing = Outgoing { content, data: data.unwrap_or_default(), dense: SmallVec::new() };
-        if is_long { outgoing.with(Length::Long) } else { outgoing }
+        let (data, dense) = (data.unwrap_or_default(), SmallVec::new());
+        let mut outgoing = Outgoing { content, data, lead: SmallVec::new(), dense };
+        if is_long {
+            outgoing.set(Length::Long);
+        }
+        outgoing
     }
 
     /// A single block of at most `room` bytes.
@@ -61,7 +64,8 @@ impl<'a> Outgoing<'a> {
     pub(super) unsafe fn single(code: u32, block: &Elements, room: usize, comm: MPI_Comm) -> Self {
         let mut outgoing = Self::new(code, Some(Data::new()));
         if block.bytes > room {
-            return outgoing.with(Length::Long);
+            outgoing.set(Length::Long);
+            return outgoing;
         }
         // SAFETY: the contract of this function.
         unsafe { outgoing.add(0, block, comm) };
@@ -69,8 +73,8 @@ impl<'a> Outgoing<'a> {
         outgoing
     }
 
-    /// A block for each other process: a table with the offset and the length of each, and the
-    /// data.
+    /// A block for each other process, and a table of their places. The table is the lead of the
+    /// content, unless it is too long.
     ///
     /// # Safety
     /// The application may read the blocks, as long as this lives.
@@ -81,26 +85,31 @@ impl<'a> Outgoing<'a> {
         comm: MPI_Comm,
     ) -> Self {
         let others = || (0..own.ranks()).filter(|rank| *rank != own.me());
-        let table = blocks.len().saturating_sub(1) * 8;
-        let mut outgoing = Self::new(code, Some(Data::from_elem(0, table)));
+        let mut table = Table::of(own.ranks());
         let all = others().try_fold(0, |all: usize, rank| {
             let bytes = blocks[rank as usize].bytes.checked_next_multiple_of(8)?;
             all.checked_add(bytes).filter(|all| *all <= own.content_max())
         });
-        // Long data begin at a cache line.
-        let begin = if all.is_some_and(|all| all < LINE) { table } else { LINE.max(table) };
-        let end = all.map(|all| begin + all).filter(|end| *end <= own.content_max());
-        let Some(end) = end else { return outgoing.with(Length::Long) };
+        let begin = all.map_or(0, |all| table.begin(all));
+        let most = own.content_max().min(u16::MAX.into());
+        let end = all.map(|all| begin + all).filter(|end| *end <= most);
+        let Some(end) = end else { return Self::new(code, None) };
+        let mut outgoing = Self::new(code, Some(Data::from_elem(0, begin.min(table.0.len()))));
         let mut at = begin;
         for rank in others() {
-            let (block, entry) = (&blocks[rank as usize], number(rank, own.me()) * 8);
-            outgoing.data[entry..][..4].copy_from_slice(&(at as u32).to_ne_bytes());
-            outgoing.data[entry + 4..][..4].copy_from_slice(&(block.bytes as u32).to_ne_bytes());
+            let block = &blocks[rank as usize];
+            table.set(number(rank, own.me()), at, block.bytes);
             // SAFETY: the contract of this function.
             unsafe { outgoing.add(at, block, comm) };
             at += block.bytes.next_multiple_of(8);
         }
-        outgoing.content.bytes = end as u32;
+        if begin < table.0.len() {
+            outgoing.lead = table.0;
+            outgoing.content.bytes = end.max(LEAD + 1) as u32;
+        } else {
+            outgoing.data[..table.0.len()].copy_from_slice(&table.0);
+            outgoing.content.bytes = end as u32;
+        }
         outgoing
     }
 
@@ -122,26 +131,28 @@ impl<'a> Outgoing<'a> {
     }
 
     /// Says how long the data are.
-    fn with(mut self, length: Length) -> Self {
+    fn set(&mut self, length: Length) {
         self.content.code = self.content.kind() | (length as u32) << 16;
         if length != Length::Short {
             (self.content.bytes, self.data) = (0, Data::new());
+            self.lead.clear();
             self.dense.clear();
         }
-        self
     }
 
-    /// The data are of these blocks.
-    pub(super) fn of(self, blocks: &[Elements]) -> Self {
-        match blocks.iter().any(|block| block.bytes > single_copy::BYTES_MAX) {
-            true => self.with(Length::AtHost),
-            false => self,
+    /// Says so if one of these blocks, of which the data are, is too long for this library.
+    pub(super) fn limit(&mut self, blocks: &[Elements]) {
+        if blocks.iter().any(|block| block.bytes > single_copy::BYTES_MAX) {
+            self.set(Length::AtHost);
         }
     }
 
     pub(super) fn write(&self, draft: &Draft<'_>) {
         draft.write(0, &self.data);
         self.dense.iter().for_each(|(at, block)| draft.write(*at, block));
+        if !self.lead.is_empty() {
+            draft.write_lead(&self.lead);
+        }
     }
 
     pub(super) fn length(&self) -> Length {
@@ -151,6 +162,52 @@ impl<'a> Outgoing<'a> {
     pub(super) fn is_long(&self) -> bool {
         self.length() != Length::Short
     }
+}
+
+/// Where the blocks of a content are that has one for each process but its own: the offset and the
+/// length of each, as two 16-bit numbers.
+struct Table(SmallVec<[u8; LEAD]>);
+
+/// Bytes of an entry of a [`Table`].
+const ENTRY: usize = 4;
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+impl Table {
+    /// Bytes of a table, whole words.
+    fn bytes(ranks: u32) -> usize {
+        ((ranks as usize).saturating_sub(1) * ENTRY).next_multiple_of(8)
+    }
+
+    fn of(ranks: u32) -> Self {
+        Table(SmallVec::from_elem(0, Self::bytes(ranks)))
+    }
+
+    /// Where blocks of so many bytes begin in a content. 0: the table is its lead.
+    fn begin(&self, blocks: usize) -> usize {
+        match self.0.len() {
+            table if table + blocks <= LEAD => table,
+            table if table <= LEAD => 0,
+            table => table.next_multiple_of(LINE),
+        }
+    }
+
+    fn set(&mut self, place: usize, at: usize, bytes: usize) {
+        let ([a, b], [c, d]) = ((at as u16).to_ne_bytes(), (bytes as u16).to_ne_bytes());
+        self.0[place * ENTRY..][..ENTRY].copy_from_slice(&[a, b, c, d]);
+    }
+}
+
+/// The offset and the length of a block, by its place in the table of a content.
+pub(super) fn entry_of(published: &Published<'_>, ranks: u32, place: usize) -> (usize, usize) {
+    let mut words = [0; 2 * ENTRY];
+    let (word, half) = (place / 2 * words.len(), place % 2 * ENTRY);
+    match Table::bytes(ranks) <= LEAD {
+        true => published.read_lead(word, &mut words),
+        false => published.read_part(word, &mut words),
+    }
+    let [a, b, c, d] = *words[half..].first_chunk().expect("an entry");
+    (usize::from(u16::from_ne_bytes([a, b])), usize::from(u16::from_ne_bytes([c, d])))
 }
 
 /// A block on its way between processes of several nodes. Records lie behind one another. Empty
