@@ -228,7 +228,11 @@ static LOOPING: AtomicBool = AtomicBool::new(false);
 
 /// Sets whether such a loop runs; returns the previous value.
 pub(crate) fn set_looping(looping: bool) -> bool {
-    LOOPING.swap(looping, Ordering::Relaxed)
+    // Not an exchange, which would wait for stores to cache lines of other processes. If threads
+    // race here, a poll function sweeps once more, or leaves it to the loop of another thread.
+    let before = LOOPING.load(Ordering::Relaxed);
+    LOOPING.store(looping, Ordering::Relaxed);
+    before
 }
 
 /// Called by MPICH's Test calls, with its own locks held: one sweep, no call into the host.
