@@ -403,7 +403,13 @@ pub(crate) fn set_runner(runner: fn(Thread) -> bool) {
 /// nor a lock, and the host lets it call MPI here. True if anything moved.
 #[inline]
 pub(crate) fn run(by: Thread) -> bool {
-    (any_runnable() || any_at_host()) && run_now(by)
+    any_to_run() && run_now(by)
+}
+
+/// Whether [`run`] has anything to do.
+#[inline(always)]
+pub(crate) fn any_to_run() -> bool {
+    any_runnable() || any_at_host()
 }
 
 #[cold]

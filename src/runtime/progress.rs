@@ -150,13 +150,22 @@ fn nothing_to_look_at() -> bool {
     nothing_attended() && !shm::is_rung() && !any_in_use() && !collectives::any_active()
 }
 
-/// Called by hooks of the host: sweeps, unless a thread is already inside. After a sweep that moved
+/// Called once before each [`sweep_found`]: whether a sweep from a hook would do nothing. Never
+/// panics, so the caller need not catch anything.
+#[inline]
+pub(crate) fn finds_nothing() -> bool {
+    nothing_to_look_at() && !must_check()
+}
+
+/// Called by hooks of the host: sweeps, unless a thread is already inside. True if anything moved.
+pub(crate) fn sweep_from_hook() -> bool {
+    !finds_nothing() && sweep_found()
+}
+
+/// The sweep of a hook for which there is [something to do](finds_nothing). After one that moved
 /// something come more, because a peer that was just answered often asks again sooner than the host
 /// calls the hook again. True if anything moved.
-pub(crate) fn sweep_from_hook() -> bool {
-    if nothing_to_look_at() && !must_check() {
-        return false;
-    }
+pub(crate) fn sweep_found() -> bool {
     let Some(mut guard) = try_enter() else { return false };
     if nothing_to_look_at() {
         let host = guard.host;

@@ -180,8 +180,13 @@ pub(crate) fn remove_and_wait() {
 }
 
 extern "C" fn opal_hook() -> c_int {
+    // The host calls this each time it polls, so what it costs delays all messages.
+    let finds_nothing = progress::finds_nothing();
+    if finds_nothing && !continuations::any_to_run() {
+        return 0;
+    }
     let moved = catch_unwind(|| {
-        let moved = progress::sweep_from_hook();
+        let moved = !finds_nothing && progress::sweep_found();
         // This host lets its progress callbacks call MPI. But if a call of this library is on the
         // stack, it holds the guard.
         moved | (is_outside() && continuations::run(Thread::Application))
