@@ -8,7 +8,7 @@
  */
 #include "check.h"
 
-enum { RANKS = 8, LONGEST = 200000, GUARD = 16, UNTOUCHED = 0xee };
+enum { RANKS = 16, LONGEST = 200000, GUARD = 16, UNTOUCHED = 0xee };
 
 static MPI_Comm comm;
 static int rank, size;
@@ -180,7 +180,7 @@ int main(int argc, char **argv)
     int rounds = argc > 1 ? atoi(argv[1]) : 70;
     test_begin(&argc, &argv);
     if (ranks > RANKS)
-        return test_skip("for up to 8 processes");
+        return test_skip("for up to 16 processes");
     types[0] = MPI_BYTE;
     MPI(MPI_Type_create_resized(MPI_BYTE, 0, 2, &types[1]));
     MPI(MPI_Type_create_resized(MPI_BYTE, 0, 3, &types[2]));
