@@ -14,7 +14,7 @@ use super::limits::Row;
 use super::message::{Elements, Number, Staged, Triple, Typed};
 use super::nodes::Nodes;
 use super::serve::{Failed, Host, Served, code, differs, serve_across};
-use super::single_copy;
+use super::single_copy::{self, Kept};
 use crate::collective::schedule::FLAT_MAX;
 use crate::collective::{Content, Draft, Mismatch, Published, Work};
 use crate::mpi::abi::error::Fault;
@@ -128,7 +128,7 @@ impl Work for Piece<'_> {
 }
 
 impl Plan {
-    /// Runs the exchange. The own block is left to the caller.
+    /// Runs the exchange, and copies the block that this process keeps.
     ///
     /// # Safety
     /// The blocks that the plan sends and receives are valid, and none that is received overlaps
@@ -140,14 +140,33 @@ impl Plan {
         receive: Blocks<'_>,
     ) -> Result<(), Fault> {
         let (me, ranks) = (own.me(), own.ranks());
-        if ranks == 1 {
-            return Ok(());
-        }
-        if self.means == Means::SingleCopy {
+        let bytes = kept_bytes(send, receive, me);
+        // SAFETY: the contract of this function.
+        let kept = Kept { bytes, copy: || unsafe { copy_own(send, receive, me) } };
+        if ranks > 1 && self.means == Means::SingleCopy {
             let which = (self.which, self.code);
             // SAFETY: the contract of this function.
-            return unsafe { single_copy::exchange(own, which, send, receive) };
+            return unsafe { single_copy::exchange(own, which, send, receive, kept) };
         }
+        if ranks > 1 {
+            // SAFETY: the contract of this function.
+            unsafe { self.run_pieces(own, send, receive)? };
+        }
+        (kept.copy)();
+        Ok(())
+    }
+
+    /// Runs an exchange by the board.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    unsafe fn run_pieces(
+        &self,
+        own: &mut Communicator,
+        send: Blocks<'_>,
+        receive: Blocks<'_>,
+    ) -> Result<(), Fault> {
+        let (me, ranks) = (own.me(), own.ranks());
         let others = ranks as usize - 1;
         let room = if self.parts { (own.content_max() / others) & !7 } else { own.content_max() };
         let pieces = self.longest.div_ceil(room);
@@ -192,12 +211,18 @@ fn means_of(own: &Communicator, longest: usize, short: bool) -> Option<Means> {
 /// # Safety
 /// The block of `from` may be read, and that of `to` written.
 unsafe fn copy_own(from: Blocks<'_>, to: Blocks<'_>, me: u32) {
-    let ((from, bytes), (to, room)) = (from.piece(me, 0, usize::MAX), to.piece(me, 0, usize::MAX));
-    let bytes = bytes.min(room);
-    if from != to && bytes > 0 {
+    let bytes = kept_bytes(from, to, me);
+    if bytes > 0 {
+        let ((from, _), (to, _)) = (from.piece(me, 0, bytes), to.piece(me, 0, bytes));
         // SAFETY: the contract of this function.
         unsafe { copy_nonoverlapping(from, to, bytes) };
     }
+}
+
+/// Bytes of the block that a process keeps, unless it is in its place.
+fn kept_bytes(from: Blocks<'_>, to: Blocks<'_>, me: u32) -> usize {
+    let ((from, bytes), (to, room)) = (from.piece(me, 0, usize::MAX), to.piece(me, 0, usize::MAX));
+    if from == to { 0 } else { bytes.min(room) }
 }
 
 /// What a process gives: as the call says, or what is at the place of its own block. `None`: the
@@ -257,7 +282,6 @@ unsafe fn even(
     // SAFETY: the contract of this function; the staged bytes live as long as their owners.
     unsafe {
         plan.run(own, sent, received)?;
-        copy_own(sent, received, own.me());
         if let (Some(held), Some(sink)) = (receive, sink) {
             sink.deliver(held.elements(), comm);
         }
@@ -496,7 +520,6 @@ pub(super) unsafe fn allgatherv<C: Number, D: Number>(
             let sent = Blocks::Single(source.base(), from.bytes);
             let received = Blocks::Places(&places);
             plan.run(own, sent, received)?;
-            copy_own(sent, received, own.me());
             sinks.iter().zip(&to).for_each(|(sink, block)| sink.deliver(block, comm));
         }
         Ok(Served::Done)

@@ -225,10 +225,17 @@ impl Helped {
     }
 }
 
-/// Bytes of a block that its process copies; the root copies those behind. As many for each of
-/// them, if the root helps.
-fn own_share(ranks: u32, helped: Option<&Helped>, bytes: usize) -> usize {
-    let share = (bytes / ranks as usize) & !63;
+/// The block that a process keeps, and the copy of it, which is made while others are busy.
+pub(super) struct Kept<F: FnOnce()> {
+    pub(super) bytes: usize,
+    pub(super) copy: F,
+}
+
+/// Bytes of a block that its process copies; the root copies those behind. If the root helps, it
+/// has as much to do as each of the others. It has `kept` bytes of its own to copy, too, which take
+/// some two fifths of the time of bytes of another process.
+fn own_share(ranks: u32, helped: Option<&Helped>, bytes: usize, kept: usize) -> usize {
+    let share = (bytes.saturating_sub(kept / 5 * 2) / ranks as usize) & !63;
     let helps = helped.is_some_and(Helped::helps) && share >= SHARE_MIN;
     if helps { bytes - share } else { bytes }
 }
@@ -243,13 +250,14 @@ unsafe fn rooted(
     (root, code): (u32, u32),
     toward: Toward,
     block: impl Fn(u32) -> (*mut u8, usize),
+    kept: Kept<impl FnOnce()>,
 ) -> Result<(), Fault> {
     let (me, ranks) = (own.me(), own.ranks());
     let others = (0..ranks).filter(|peer| me == root && *peer != me);
     let longest = others.map(|peer| block(peer).1).max().unwrap_or(0);
     let mut helped = Helped::begin(own, toward, longest);
     // SAFETY: the contract of this function.
-    let done = unsafe { rooted_with(own, (root, code), toward, &mut helped, block) };
+    let done = unsafe { rooted_with(own, (root, code), toward, &mut helped, block, kept) };
     if let Some(helped) = helped {
         helped.end(own, longest);
     }
@@ -266,6 +274,7 @@ unsafe fn rooted_with(
     toward: Toward,
     helped: &mut Option<Helped>,
     block: impl Fn(u32) -> (*mut u8, usize),
+    kept: Kept<impl FnOnce()>,
 ) -> Result<(), Fault> {
     let (me, ranks, is_root) = (own.me(), own.ranks(), own.me() == root);
     let receives = is_root == (toward == Toward::Root);
@@ -273,7 +282,7 @@ unsafe fn rooted_with(
     let which = (Collective::AnnouncedGather { root }, code);
     let span = |peer| {
         let block = block_with(peer);
-        let share = own_share(ranks, helped.as_ref(), block.1) as u64;
+        let share = own_share(ranks, helped.as_ref(), block.1, kept.bytes) as u64;
         Span { share, ..Span::of(block) }
     };
     let found = announce(own, which, span).map_err(differing)?;
@@ -292,7 +301,7 @@ unsafe fn rooted_with(
             continue;
         }
         let (from, to) = match is_root {
-            true => (own_share(ranks, helped.as_ref(), mine).min(sent), sent),
+            true => (own_share(ranks, helped.as_ref(), mine, kept.bytes).min(sent), sent),
             false => (0, sent.min(there.share as usize)),
         };
         let (here, there) = (here.wrapping_add(from), there.address + from as u64);
@@ -301,6 +310,7 @@ unsafe fn rooted_with(
         let moved = unsafe { copy(own, (direction, peer), there, here, to - from) };
         done = done.and(moved);
     }
+    (kept.copy)();
     announce(own, which, |_| Span::default()).map_err(differing)?;
     done
 }
@@ -315,11 +325,12 @@ pub(super) unsafe fn broadcast(
     base: *mut u8,
     bytes: usize,
 ) -> Result<(), Fault> {
+    let kept = Kept { bytes: 0, copy: || () };
     // SAFETY: the contract of this function.
-    unsafe { rooted(own, (root, code::BROADCAST), Toward::Others, |_| (base, bytes)) }
+    unsafe { rooted(own, (root, code::BROADCAST), Toward::Others, |_| (base, bytes), kept) }
 }
 
-/// Exchanges blocks. The own block is left to the caller.
+/// Exchanges blocks.
 ///
 /// # Safety
 /// The blocks that are sent and received are valid, and none that is received overlaps one that is
@@ -329,19 +340,21 @@ pub(super) unsafe fn exchange(
     (which, code): (Collective, u32),
     send: Blocks<'_>,
     receive: Blocks<'_>,
+    kept: Kept<impl FnOnce()>,
 ) -> Result<(), Fault> {
+    let place = |blocks: Blocks<'_>, rank| blocks.piece(rank, 0, usize::MAX);
     // SAFETY: the contract of this function.
     unsafe {
         match which {
             Collective::Gather { root } | Collective::AnnouncedGather { root } => {
                 let blocks = if own.me() == root { receive } else { send };
-                rooted(own, (root, code), Toward::Root, |rank| blocks.piece(rank, 0, usize::MAX))
+                rooted(own, (root, code), Toward::Root, |rank| place(blocks, rank), kept)
             }
             Collective::Scatter { root } => {
                 let blocks = if own.me() == root { send } else { receive };
-                rooted(own, (root, code), Toward::Others, |rank| blocks.piece(rank, 0, usize::MAX))
+                rooted(own, (root, code), Toward::Others, |rank| place(blocks, rank), kept)
             }
-            _ => exchange_all(own, code, send, receive),
+            _ => exchange_all(own, code, send, receive, kept),
         }
     }
 }
@@ -373,6 +386,7 @@ unsafe fn exchange_all(
     code: u32,
     send: Blocks<'_>,
     receive: Blocks<'_>,
+    kept: Kept<impl FnOnce()>,
 ) -> Result<(), Fault> {
     let (me, ranks) = (own.me(), own.ranks());
     let others = || (1..ranks).map(move |step| (me + step) % ranks);
@@ -401,5 +415,6 @@ unsafe fn exchange_all(
         };
         done = done.and(taken);
     }
+    (kept.copy)();
     assemble(own).and(done)
 }

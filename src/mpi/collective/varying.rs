@@ -18,7 +18,7 @@ use super::exchanges::{Blocks, Lists, PerRank, list, number, valid_root};
 use super::message::{Elements, Number, Staged, Triple};
 use super::nodes::{BYTES_MAX, Nodes};
 use super::serve::{Failed, Host, Served, code, differs, serve_across};
-use super::single_copy;
+use super::single_copy::{self, Kept};
 use crate::collective::{Content, Draft, Mismatch, Published, Work};
 use crate::mpi::abi::error::Fault;
 use crate::mpi::abi::sys::*;
@@ -34,6 +34,8 @@ struct Call<'a> {
     receive: &'a [Elements],
     /// What is received takes the place of what is sent.
     in_place: bool,
+    /// The block that the process keeps, and its place.
+    kept: [Option<&'a Elements>; 2],
 }
 
 /// The collective of short blocks.
@@ -125,8 +127,8 @@ impl Call<'_> {
         }
     }
 
-    /// Moves the blocks, but for the one that the process keeps. If they are long, they go from
-    /// buffer to buffer if processes reach each other, and else the host serves the call.
+    /// Moves the blocks. If they are long, they go from buffer to buffer if processes reach each
+    /// other, and else the host serves the call.
     ///
     /// # Safety
     /// The application may read the blocks that are sent and write those that are received.
@@ -168,6 +170,8 @@ impl Call<'_> {
                 unsafe { place.copy_from(data, comm) };
             }
         }
+        // SAFETY: the contract of this function.
+        unsafe { copy_kept(self.kept, comm) };
         Ok(Served::Done)
     }
 
@@ -182,9 +186,14 @@ impl Call<'_> {
         let mut sinks = Stage::new(me, self.receive, Staged::sink);
         sinks.close();
         let which = (self.which, self.code);
+        let kept = Kept {
+            bytes: self.kept[0].filter(|_| self.kept[1].is_some()).map_or(0, |from| from.bytes),
+            // SAFETY: the contract of this function.
+            copy: || unsafe { copy_kept(self.kept, comm) },
+        };
         // SAFETY: the contract of this function; what is staged lives as long as its owner.
         unsafe {
-            single_copy::exchange(own, which, sources.blocks(), sinks.blocks())?;
+            single_copy::exchange(own, which, sources.blocks(), sinks.blocks(), kept)?;
             for (staged, block) in sinks.staged.iter().zip(self.receive) {
                 if let Some(staged) = staged {
                     staged.deliver(block, comm);
@@ -241,13 +250,20 @@ impl Stage {
 ///
 /// # Safety
 /// The application may read the first place and write the second.
-unsafe fn keep(
-    served: Served,
-    from: Option<&Elements>,
-    to: Option<&Elements>,
-    comm: MPI_Comm,
-) -> Served {
-    if let (Served::Done, Some(from), Some(to)) = (&served, from, to) {
+unsafe fn keep(served: Served, kept: [Option<&Elements>; 2], comm: MPI_Comm) -> Served {
+    if let Served::Done = served {
+        // SAFETY: the contract of this function.
+        unsafe { copy_kept(kept, comm) };
+    }
+    served
+}
+
+/// Copies the block that a process keeps from the first place to the second, if it has any.
+///
+/// # Safety
+/// The application may read the first place and write the second.
+unsafe fn copy_kept(kept: [Option<&Elements>; 2], comm: MPI_Comm) {
+    if let [Some(from), Some(to)] = kept {
         let bytes = from.bytes.min(to.bytes);
         // SAFETY: the contract of this function. The places do not overlap.
         unsafe {
@@ -261,7 +277,6 @@ unsafe fn keep(
             }
         }
     }
-    served
 }
 
 /// Whether the root of a gatherv expects blocks that are short between nodes, too.
@@ -327,7 +342,7 @@ pub(super) unsafe fn gatherv<C: Number, D: Number>(
         // SAFETY: the application's buffers, as MPI says of the call.
         unsafe {
             let served = across::serve(own, route, &outgoing, place, comm)?;
-            Ok(keep(served, from.as_ref(), to.get(me as usize), comm))
+            Ok(keep(served, [from.as_ref(), to.get(me as usize)], comm))
         }
     };
     let ours = |own: &mut Communicator| {
@@ -350,9 +365,9 @@ pub(super) unsafe fn gatherv<C: Number, D: Number>(
             };
             let which = Collective::AnnouncedGather { root };
             let send = if me == root { &[] } else { from.as_slice() };
-            let call = Call { which, code, send, receive: &to, in_place: false };
-            let served = call.run(own, &outgoing, comm)?;
-            Ok(keep(served, from.as_ref(), to.get(me as usize), comm))
+            let kept = [from.as_ref(), to.get(me as usize)];
+            let call = Call { which, code, send, receive: &to, in_place: false, kept };
+            call.run(own, &outgoing, comm)
         }
     };
     serve_across("MPI_Gatherv", comm, host, ours, across)
@@ -396,7 +411,7 @@ pub(super) unsafe fn scatterv<C: Number, D: Number>(
             let outgoing = Outgoing::new(code::SCATTERV, data);
             let place = |rank| to.filter(|_| rank == root as usize);
             let served = across::serve(own, route, &outgoing, place, comm)?;
-            Ok(keep(served, from.get(me as usize), to.as_ref(), comm))
+            Ok(keep(served, [from.get(me as usize), to.as_ref()], comm))
         }
     };
     let ours = |own: &mut Communicator| {
@@ -413,9 +428,9 @@ pub(super) unsafe fn scatterv<C: Number, D: Number>(
             outgoing.limit(&from);
             let which = Collective::Scatter { root };
             let receive = if me == root { &[] } else { to.as_slice() };
-            let call = Call { which, code, send: &from, receive, in_place: false };
-            let served = call.run(own, &outgoing, comm)?;
-            Ok(keep(served, from.get(me as usize), to.as_ref(), comm))
+            let kept = [from.get(me as usize), to.as_ref()];
+            let call = Call { which, code, send: &from, receive, in_place: false, kept };
+            call.run(own, &outgoing, comm)
         }
     };
     serve_across("MPI_Scatterv", comm, host, ours, across)
@@ -459,7 +474,7 @@ unsafe fn exchange(
             let place = |rank| to.get(rank).copied();
             let served = across::serve(own, Route::All, &outgoing, place, comm)?;
             let kept = from.as_ref().and_then(|from| from.get(me as usize));
-            Ok(keep(served, kept, to.get(me as usize), comm))
+            Ok(keep(served, [kept, to.get(me as usize)], comm))
         }
     };
     let ours = |own: &mut Communicator| {
@@ -471,10 +486,10 @@ unsafe fn exchange(
             let mut outgoing = Outgoing::all(code, own, send, comm);
             outgoing.limit(send);
             let which = Collective::Exchange;
-            let call = Call { which, code, send, receive: &to, in_place };
-            let served = call.run(own, &outgoing, comm)?;
             let kept = from.as_ref().and_then(|from| from.get(me as usize));
-            Ok(keep(served, kept, to.get(me as usize), comm))
+            let kept = [kept, to.get(me as usize)];
+            let call = Call { which, code, send, receive: &to, in_place, kept };
+            call.run(own, &outgoing, comm)
         }
     };
     serve_across(call, comm, host, ours, across)
