@@ -140,17 +140,19 @@ impl Plan {
         receive: Blocks<'_>,
     ) -> Result<(), Fault> {
         let (me, ranks) = (own.me(), own.ranks());
-        let bytes = kept_bytes(send, receive, me);
         // SAFETY: the contract of this function.
-        let kept = Kept { bytes, copy: || unsafe { copy_own(send, receive, me) } };
-        if ranks > 1 && self.means == Means::SingleCopy {
-            let which = (self.which, self.code);
-            // SAFETY: the contract of this function.
-            return unsafe { single_copy::exchange(own, which, send, receive, kept) };
-        }
+        let kept = unsafe { kept(send, receive, me) };
         if ranks > 1 {
             // SAFETY: the contract of this function.
-            unsafe { self.run_pieces(own, send, receive)? };
+            unsafe {
+                match self.means {
+                    Means::Pieces => self.run_pieces(own, send, receive)?,
+                    Means::SingleCopy => {
+                        let which = (self.which, self.code);
+                        return single_copy::exchange(own, which, send, receive, kept);
+                    }
+                }
+            }
         }
         (kept.copy)();
         Ok(())
@@ -206,23 +208,20 @@ fn means_of(own: &Communicator, longest: usize, short: bool) -> Option<Means> {
     }
 }
 
-/// Copies the block that a process keeps.
+/// The block that a process keeps: nothing if it is in its place.
 ///
 /// # Safety
-/// The block of `from` may be read, and that of `to` written.
-unsafe fn copy_own(from: Blocks<'_>, to: Blocks<'_>, me: u32) {
-    let bytes = kept_bytes(from, to, me);
-    if bytes > 0 {
-        let ((from, _), (to, _)) = (from.piece(me, 0, bytes), to.piece(me, 0, bytes));
-        // SAFETY: the contract of this function.
-        unsafe { copy_nonoverlapping(from, to, bytes) };
-    }
-}
-
-/// Bytes of the block that a process keeps, unless it is in its place.
-fn kept_bytes(from: Blocks<'_>, to: Blocks<'_>, me: u32) -> usize {
+/// When it is copied, the block of `from` may be read, and that of `to` written.
+unsafe fn kept(from: Blocks<'_>, to: Blocks<'_>, me: u32) -> Kept<impl FnOnce()> {
     let ((from, bytes), (to, room)) = (from.piece(me, 0, usize::MAX), to.piece(me, 0, usize::MAX));
-    if from == to { 0 } else { bytes.min(room) }
+    let bytes = if from == to { 0 } else { bytes.min(room) };
+    let copy = move || {
+        if bytes > 0 {
+            // SAFETY: the contract of this function.
+            unsafe { copy_nonoverlapping(from, to, bytes) };
+        }
+    };
+    Kept { bytes, copy }
 }
 
 /// What a process gives: as the call says, or what is at the place of its own block. `None`: the

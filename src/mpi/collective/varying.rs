@@ -81,8 +81,7 @@ impl Work for Round<'_, '_> {
             // If the call turns out to be long, this is overwritten.
             Some(to) if !self.call.in_place => {
                 // SAFETY: within a block that the application may write (contract of `run`).
-                let to = unsafe { from_raw_parts_mut(to, bytes) };
-                published.read_part(at, to);
+                published.read_part(at, unsafe { from_raw_parts_mut(to, bytes) });
             }
             _ => {
                 let mut data = Data::from_elem(0, bytes);
@@ -186,11 +185,9 @@ impl Call<'_> {
         let mut sinks = Stage::new(me, self.receive, Staged::sink);
         sinks.close();
         let which = (self.which, self.code);
-        let kept = Kept {
-            bytes: self.kept[0].filter(|_| self.kept[1].is_some()).map_or(0, |from| from.bytes),
-            // SAFETY: the contract of this function.
-            copy: || unsafe { copy_kept(self.kept, comm) },
-        };
+        let bytes = if let [Some(from), Some(_)] = self.kept { from.bytes } else { 0 };
+        // SAFETY: the contract of this function.
+        let kept = Kept { bytes, copy: || unsafe { copy_kept(self.kept, comm) } };
         // SAFETY: the contract of this function; what is staged lives as long as its owner.
         unsafe {
             single_copy::exchange(own, which, sources.blocks(), sinks.blocks(), kept)?;
