@@ -142,20 +142,25 @@ impl Plan {
         let (me, ranks) = (own.me(), own.ranks());
         // SAFETY: the contract of this function.
         let kept = unsafe { kept(send, receive, me) };
-        if ranks > 1 {
-            // SAFETY: the contract of this function.
-            unsafe {
-                match self.means {
-                    Means::Pieces => self.run_pieces(own, send, receive)?,
-                    Means::SingleCopy => {
-                        let which = (self.which, self.code);
-                        return single_copy::exchange(own, which, send, receive, kept);
-                    }
+        if ranks == 1 {
+            (kept.copy)();
+            return Ok(());
+        }
+        // SAFETY: the contract of this function.
+        unsafe {
+            match self.means {
+                Means::Pieces => {
+                    let done = self.run_pieces(own, send, receive);
+                    // Where calls differ, too: a node's first process passes it on in any case.
+                    (kept.copy)();
+                    done
+                }
+                Means::SingleCopy => {
+                    let which = (self.which, self.code);
+                    single_copy::exchange(own, which, send, receive, kept)
                 }
             }
         }
-        (kept.copy)();
-        Ok(())
     }
 
     /// Runs an exchange by the board.

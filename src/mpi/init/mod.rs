@@ -163,11 +163,12 @@ unsafe fn start() {
     }
     world::begin();
     set_up(settings, level);
+    let (setting, attaches) = (settings.collectives(), settings.cma());
     if settings.serve() != Serve::Off && !no_schedules {
-        collective::open(settings.collectives(), settings.cma());
+        collective::open(setting, attaches);
     }
-    if settings.serve() != Serve::Off && !sessions && settings.collectives() != Collectives::Host {
-        collective::persistent::open(settings.collectives(), &window::FOR_COLLECTIVES);
+    if settings.serve() != Serve::Off && !sessions && setting != Collectives::Host {
+        collective::persistent::open(setting, attaches, &window::FOR_COLLECTIVES);
     }
     if settings.serve() != Serve::Off && needs_messages(&settings) {
         bootstrap::open_job();

@@ -116,13 +116,7 @@ unsafe fn collect(
     }
     let received = if is_first { Blocks::Places(&places) } else { Blocks::NONE };
     // SAFETY: the contract of this function; the places are parts of `node`.
-    unsafe {
-        let ran = plan.run(&mut own.mates, sent, received);
-        if is_first {
-            (super::kept(sent, received, 0).copy)();
-        }
-        ran
-    }
+    unsafe { plan.run(&mut own.mates, sent, received) }
 }
 
 /// Passes bytes from process `from` of this node to the others.

@@ -12,7 +12,7 @@ use super::host_form::{Arrays, HostArgument, absent, host_name, init_name, too_l
 use super::kept::{self, Kept};
 use super::movement::set_up;
 use super::moves::{self, Block, Blocks, List, Typed, items, listed, typed};
-use super::{barrier, serve};
+use super::{barrier, sent_apart, serve};
 use crate::mpi::abi::error::{Fault, Place, boundary, raise};
 use crate::mpi::abi::host::{exports, resolve};
 use crate::mpi::abi::sys::*;
@@ -20,28 +20,31 @@ use crate::mpi::collective::message::Number;
 
 /// Exports calls, each under its names of MPI-4 and of this library. Behind the parameters stand
 /// the names of the host's persistent and nonblocking calls without their prefixes, whether counts
-/// are large, the root if only that process has arrays, and the set-up of this library.
+/// are large, the root if only that process has arrays, what makes the nonblocking call if not
+/// every host can in place, and the set-up of this library.
 macro_rules! calls {
     ($(
         $mpi:ident $mpix:ident ($($arg:ident: $type:ty),*; $comm:ident)
-            at host $name:literal $nonblocking:literal $large:literal $(arrays of $root:ident)?,
+            at host $name:literal $nonblocking:literal $large:literal $(arrays of $root:ident)?
+            $(in place by $in_place:path)?,
             ours $ours:expr;
     )*) => {$(
         calls! {
             @one $mpix, $comm, ($($arg: $type,)*),
-            $name $nonblocking $large ($($root)?), $ours
+            $name $nonblocking $large ($($root)?) ($($in_place)?), $ours
         }
         #[cfg(mpi_persistent_collectives)]
         const _: () = {
             calls! {
                 @one $mpi, $comm, ($($arg: $type,)*),
-                $name $nonblocking $large ($($root)?), $ours
+                $name $nonblocking $large ($($root)?) ($($in_place)?), $ours
             }
         };
     )*};
     (
         @one $call:ident, $comm:ident, ($($arg:ident: $type:ty,)*),
-        $name:literal $nonblocking:literal $large:literal ($($root:ident)?), $ours:expr
+        $name:literal $nonblocking:literal $large:literal ($($root:ident)?)
+        ($($in_place:path)?), $ours:expr
     ) => {
         /// Makes a persistent collective.
         ///
@@ -94,6 +97,7 @@ macro_rules! calls {
                         #[allow(unused_variables, reason = "some have no arrays")]
                         let length = arrays.len();
                         let kept = ($(keep!($arg, $arg, length),)*);
+                        $(let mut immediate = $in_place(immediate);)?
                         let start: Start = Box::new(move |comm, request| {
                             let ($($arg,)*) = &kept;
                             immediate($($arg.passed(),)* comm, request)
@@ -314,7 +318,8 @@ macro_rules! counted {
                 sendbuf: *const c_void, sendcounts: *const $count, sdispls: *const $displ,
                 sendtype: MPI_Datatype, recvbuf: *mut c_void, recvcounts: *const $count,
                 rdispls: *const $displ, recvtype: MPI_Datatype; comm)
-                at host "Alltoallv_init" "Ialltoallv" $large, ours |carrier| {
+                at host "Alltoallv_init" "Ialltoallv" $large
+                in place by sent_apart::alltoallv, ours |carrier| {
                 let (counts, displs) = (List(sendcounts), List(sdispls));
                 let from = Blocks { buffer: sendbuf, counts, displs, datatype: sendtype };
                 let (counts, displs) = (List(recvcounts), List(rdispls));
@@ -328,7 +333,8 @@ macro_rules! counted {
                 sendtypes: *const MPI_Datatype, recvbuf: *mut c_void,
                 recvcounts: *const $count, rdispls: *const $displ,
                 recvtypes: *const MPI_Datatype; comm)
-                at host "Alltoallw_init" "Ialltoallw" $large, ours |carrier| {
+                at host "Alltoallw_init" "Ialltoallw" $large
+                in place by sent_apart::alltoallw, ours |carrier| {
                 let (counts, displs) = (List(sendcounts), List(sdispls));
                 let from = Typed { buffer: sendbuf, counts, displs, datatypes: sendtypes };
                 let (counts, displs) = (List(recvcounts), List(rdispls));

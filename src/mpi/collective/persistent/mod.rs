@@ -3,7 +3,7 @@
 //!
 //! - [`calls`]: the exported names.
 //! - [`host_form`], [`kept`], [`at_host`]: the host's calls, and their arguments. [`checks`]: the
-//!   host's checks.
+//!   host's checks. [`sent_apart`]: calls in place that Open MPI cannot complete.
 //! - [`barrier`], [`movement`], [`divided`], [`in_place`]: schedules of this library. [`moves`]:
 //!   what each call moves. [`folding`]: sums. [`windows`]: the windows that have buffers.
 //! - [`over_nodes`]: schedules of several nodes.
@@ -33,6 +33,7 @@ mod neighbour_calls;
 mod neighbours;
 mod neighbours_at_host;
 mod over_nodes;
+mod sent_apart;
 mod windows;
 
 use std::ffi::c_int;
@@ -55,10 +56,13 @@ pub(crate) use over_nodes::{WindowCalls, free_windows};
 static OPEN: AtomicBool = AtomicBool::new(false);
 /// See [`serves_always`].
 static ALWAYS: AtomicBool = AtomicBool::new(false);
+/// See [`attaches`].
+static ATTACHES: AtomicBool = AtomicBool::new(false);
 
 /// Lets this library serve persistent collectives. All processes of the job call it, or none.
-pub(crate) fn open(setting: Collectives, calls: &'static WindowCalls) {
+pub(crate) fn open(setting: Collectives, attaches: bool, calls: &'static WindowCalls) {
     over_nodes::use_calls(calls);
+    ATTACHES.store(attaches, Ordering::Relaxed);
     ALWAYS.store(setting == Collectives::Always, Ordering::Relaxed);
     OPEN.store(true, Ordering::Release);
 }
@@ -67,6 +71,11 @@ pub(crate) fn open(setting: Collectives, calls: &'static WindowCalls) {
 /// (`MPIX_RMA_COLLECTIVES=always`). All processes have the same answer.
 fn serves_always() -> bool {
     ALWAYS.load(Ordering::Relaxed)
+}
+
+/// Whether this process may use cross-memory attach.
+fn attaches() -> bool {
+    ATTACHES.load(Ordering::Relaxed)
 }
 
 /// Ends all persistent collectives. Call it before MPI is finalized.

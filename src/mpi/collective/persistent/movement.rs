@@ -3,8 +3,8 @@
 //!
 //! What a call moves is a [`Movement`]: for each process, the bytes that this process sends to it,
 //! and those that it receives from it, which it stores or reduces. [`set_up`] exchanges the
-//! lengths, so all processes see whether they match, and all choose alike. Long contents in windows
-//! need no rings ([`in_place`]).
+//! lengths, so all processes see whether they match, and all choose alike. Long contents need no
+//! rings, if processes can read each other's buffers ([`in_place`]).
 
 use std::ffi::c_void;
 use std::ops::{Range, RangeInclusive};
@@ -265,7 +265,7 @@ pub(super) fn set_up(
         return divided::set_up(carrier, &exchanged, movement, longest);
     }
     if in_place::is_worthwhile(&exchanged, longest)
-        && let Some(found) = in_place::agree(carrier, &exchanged, &movement)
+        && let Some(found) = in_place::agree(carrier, &exchanged, &movement, longest)
     {
         return Ok(Box::new(in_place::set_up(carrier, &exchanged, &movement, found)?));
     }
