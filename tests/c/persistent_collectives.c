@@ -4,13 +4,14 @@
  * requests, and with wrong arguments.
  *
  *   persistent_collectives [calls | lengths | orders | mixed | lifetimes | memory | errors |
- *                           threads | windows | host]
+ *                           threads | windows | attached | host]
  *
  * "host": MPIX_RMA_COLLECTIVES=host, so checks of what only this library says are left out.
  */
 #include "persistent_calls.h"
 #include <math.h>
 #include <pthread.h>
+#include <sys/mman.h>
 
 enum { RESTARTS = 1000, FEW = 5, THREADS = 3 };
 
@@ -495,6 +496,35 @@ static void windows(void)
     done_with(out);
 }
 
+/* Long contents outside of windows, which are read by cross-memory attach. */
+static void attached(void)
+{
+    enum { N = 40000, BYTES = 1 << 20 };
+    MPI_Request bcast;
+    for (int in_place = 0; in_place < 2; in_place++) {
+        reductions(N, FEW, in_place);
+        movements(N, FEW, in_place);
+    }
+    orders();
+    char *data = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(data != MAP_FAILED);
+    MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    MPI(MPIX_Bcast_init(data, BYTES, MPI_CHAR, 0, comm, MPI_INFO_NULL, &bcast));
+    memset(data, rank == 0 ? 'x' : 'y', BYTES);
+    run(&bcast);
+    EXPECT(data[0] == 'x' && data[BYTES - 1] == 'x', "%c and %c", data[0], data[BYTES - 1]);
+    /* A buffer that is gone is an error of those that read it, and they confirm that. */
+    MPI(MPI_Barrier(comm));
+    if (rank == 0)
+        REQUIRE(munmap(data, BYTES) == 0);
+    MPI(MPI_Start(&bcast));
+    if (rank == 0)
+        MPI(MPI_Wait(&bcast, MPI_STATUS_IGNORE));
+    else
+        REFUSED(MPI_ERR_BUFFER, MPI_Wait(&bcast, MPI_STATUS_IGNORE));
+    MPI(MPI_Request_free(&bcast));
+}
+
 static void errors(void)
 {
     int in = 1, out = 0, token = 0;
@@ -599,6 +629,8 @@ int main(int argc, char **argv)
         memory();
     if (!strcmp(which, "windows"))
         windows();
+    if (!strcmp(which, "attached"))
+        attached();
     if (all || !strcmp(which, "errors"))
         errors();
     if (!strcmp(which, "threads"))

@@ -16,6 +16,7 @@ use crate::mpi::collective::communicators::{Carrier, bytes_of};
 use crate::runtime::collectives::{Advance, CollectiveFailure, PersistentCollective};
 use crate::transport::copy;
 use crate::transport::crossing::copy_in;
+use crate::transport::datatype::Combine;
 use crate::transport::shm::window_memory::{WindowPlace, address_of, place_of};
 use crate::transport::shm::{Bootstrap, Direction, PeerMemory, Scratch};
 
@@ -125,25 +126,49 @@ unsafe impl Send for InPlace {}
 /// A reduction, to one result.
 struct Fold {
     folding: Folding,
+    combine: Combine,
     /// All contributions, in the order of ranks.
     sources: Vec<Source>,
     result: Part,
+    /// If some are attached: the one of the first two that the sum begins with, at its place.
+    begins_with: Option<Begin>,
+    /// Room for [`STAGED`] bytes of each other contribution that is attached.
+    staged: Vec<u128>,
     /// Addresses of the part of each contribution that is folded.
     parts: Vec<*const u8>,
-    /// Room for [`STAGED`] bytes of each contribution of another process that must be copied.
-    staged: Vec<u128>,
 }
 
-/// Bytes of a contribution that are copied at once. They stay in a second-level cache, and take far
-/// longer than a system call.
+/// The contribution that a sum begins with.
+#[derive(Clone, Copy)]
+struct Begin {
+    number: usize,
+    /// It lies where the sum is built.
+    is_there: bool,
+}
+
+/// Bytes of an attached contribution that are read at once. They stay in a second-level cache, and
+/// their copy takes far longer than a system call.
 const STAGED: usize = 64 << 10;
 
 impl Fold {
-    fn new(folding: Folding, sources: Vec<Source>, result: Part) -> Self {
-        let is_attached = |source: &&Source| matches!(source, Source::Attached { .. });
-        let room = sources.iter().filter(is_attached).count() * STAGED;
+    /// `in_place`: the result takes the place of contributions.
+    fn new(combine: Combine, sources: Vec<Source>, result: Part, in_place: bool) -> Self {
+        let is_attached = |source: &Source| matches!(source, Source::Attached { .. });
+        let is_there =
+            |source: &Source| matches!(source, Source::Mapped(at) if *at == result.at.cast_const());
+        let attached = sources.iter().filter(|source| is_attached(source)).count();
+        // The operations are commutative, so either of the first two may come first.
+        let mut firsts = sources.iter().take(2);
+        let begins_with = match in_place {
+            _ if attached == 0 => None,
+            true => firsts.position(is_there),
+            false => firsts.position(is_attached),
+        };
+        let begins_with = begins_with.map(|number| Begin { number, is_there: in_place });
+        let folding = Folding::new(combine, if in_place { FOLDED } else { 0 });
         let parts = vec![std::ptr::null(); sources.len()];
-        Fold { folding, sources, result, parts, staged: vec![0; room / size_of::<u128>()] }
+        let staged = vec![0; attached * STAGED / size_of::<u128>()];
+        Fold { folding, combine, sources, result, begins_with, staged, parts }
     }
 
     /// # Safety
@@ -152,25 +177,33 @@ impl Fold {
         let bytes = self.result.bytes;
         let step = if self.staged.is_empty() { bytes.max(1) } else { STAGED };
         for at in (0..bytes).step_by(step) {
+            let len = step.min(bytes - at);
             // SAFETY: the contract of this function.
-            unsafe { self.run_part(reach, at, step.min(bytes - at)) }?;
+            unsafe {
+                match self.begins_with {
+                    Some(begin) => self.fold_on(begin, reach, at, len),
+                    None => self.fold(reach, at, len),
+                }
+            }?;
         }
         Ok(())
     }
 
-    /// Folds some bytes, at most [`STAGED`] if contributions must be copied.
+    /// Finds the part of each contribution but that of `except`, from byte `first` on. Copies those
+    /// that are attached.
     ///
     /// # Safety
-    /// As [`run`](Self::run).
-    unsafe fn run_part(
+    /// As [`run`](Self::run); at most [`STAGED`] bytes, if some are attached.
+    unsafe fn find_parts(
         &mut self,
         reach: &Reach,
         first: usize,
         bytes: usize,
+        except: Option<usize>,
     ) -> Result<(), CollectiveFailure> {
-        let Fold { folding, sources, result, parts, staged } = self;
-        let mut rooms = staged.chunks_exact_mut(STAGED / size_of::<u128>());
-        for (part, source) in parts.iter_mut().zip(sources) {
+        let mut rooms = self.staged.chunks_exact_mut(STAGED / size_of::<u128>());
+        let all = self.parts.iter_mut().zip(&self.sources).enumerate();
+        for (_, (part, source)) in all.filter(|(number, _)| Some(*number) != except) {
             *part = match *source {
                 // SAFETY: the contribution has these bytes.
                 Source::Mapped(at) => unsafe { at.add(first) },
@@ -183,14 +216,54 @@ impl Fold {
                 }
             };
         }
-        let last = parts.len() - 1;
+        Ok(())
+    }
+
+    /// Folds some bytes, [`FOLDED`] at a time.
+    ///
+    /// # Safety
+    /// As [`find_parts`](Self::find_parts).
+    unsafe fn fold(
+        &mut self,
+        reach: &Reach,
+        first: usize,
+        bytes: usize,
+    ) -> Result<(), CollectiveFailure> {
+        // SAFETY: the contract of this function.
+        unsafe { self.find_parts(reach, first, bytes, None) }?;
+        let last = self.parts.len() - 1;
         for at in (0..bytes).step_by(FOLDED) {
             let len = FOLDED.min(bytes - at);
-            for (number, part) in parts.iter().enumerate() {
+            for (number, part) in self.parts.iter().enumerate() {
                 let turn = Turn { step: 0, is_first: number == 0, is_last: number == last };
+                let result = self.result.at.wrapping_add(first + at);
                 // SAFETY: all buffers have this part, and a sum apart has room for it.
-                unsafe { folding.add(part.add(at), result.at.add(first + at), len, turn) };
+                unsafe { self.folding.add(part.add(at), result, len, turn) };
             }
+        }
+        Ok(())
+    }
+
+    /// Folds some bytes on a contribution that is at the place of the result, or is read to there.
+    ///
+    /// # Safety
+    /// As [`find_parts`](Self::find_parts).
+    unsafe fn fold_on(
+        &mut self,
+        Begin { number, is_there }: Begin,
+        reach: &Reach,
+        first: usize,
+        bytes: usize,
+    ) -> Result<(), CollectiveFailure> {
+        let result = self.result.at.wrapping_add(first);
+        // SAFETY: the contract of this function; all buffers have this part.
+        unsafe {
+            if !is_there {
+                reach.read(self.sources[number], first, result, bytes)?;
+            }
+            self.find_parts(reach, first, bytes, Some(number))?;
+            let others = self.parts.iter().enumerate().filter(|(other, _)| *other != number);
+            others.for_each(|(_, part)| self.combine.apply(*part, result, bytes));
         }
         Ok(())
     }
@@ -402,8 +475,7 @@ pub(super) fn set_up(
     let received = || (0..sources.len()).filter(|from| receives[*from].bytes > 0);
     let fold = combine.and_then(|combine| {
         let result = receives[received().next()?];
-        let folding = Folding::new(combine, if movement.in_place { FOLDED } else { 0 });
-        Some(Fold::new(folding, received().map(source).collect(), result))
+        Some(Fold::new(combine, received().map(source).collect(), result, movement.in_place))
     });
     let (takes, own) = match combine {
         Some(_) => (Vec::new(), None),
