@@ -7,9 +7,9 @@
 //! 0.12 µs, and 312 and 141 where it took 0.55. So it is learned from the times of both
 //! ([`Stores`]).
 //!
-//! A reader copies by registers up to a page, and longer contents as [`copy`] chooses: by the string
-//! instruction, if that is not slow between these addresses. It does not fetch the lines that it
-//! overwrites. 128 KiB of another process's window took 4.5 µs instead of 9.7.
+//! A reader copies by registers up to a page, and longer contents as [`copy`] chooses: by the
+//! string instruction, if that is not slow between these addresses. It does not fetch the lines
+//! that it overwrites. 128 KiB of another process's window took 4.5 µs instead of 9.7.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

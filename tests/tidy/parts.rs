@@ -11,7 +11,7 @@ const PARTS: &[(&str, &[&str])] = &[
     ("transport/streaming", &[]),
     ("transport/trials", &[]),
     ("transport/copy", &["transport/streaming", "transport/trials"]),
-    ("transport/crossing", &["transport/trials"]),
+    ("transport/crossing", &["transport/copy", "transport/trials"]),
     ("transport/agreement", &[]),
     ("transport", &[]),
     ("transport/datatype", &["engine", "transport/copy"]),
